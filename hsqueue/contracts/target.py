@@ -1,0 +1,42 @@
+"""What an engine must be for its states to belong to a run; also what a queue is named after."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import asdict, dataclass
+
+NORMS = ("post", "pre", "both")
+DTYPES = ("bfloat16", "float16", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """model: path or name as served. weights: digest of config and weights (see ``hsqueue.weights``).
+    layers: inputs of layers, ascending. norm: one of NORMS, of the last state. dtype: one of DTYPES.
+    hidden_size: values in one state. vocab_size: token ids run from 0 to one less.
+    """
+
+    model: str
+    weights: str
+    layers: tuple[int, ...]
+    norm: str
+    dtype: str
+    hidden_size: int
+    vocab_size: int
+
+    @property
+    def queue(self) -> str:
+        """The queue shared by all workers whose engines fit: ``hsq.<model>.<digest>``.
+
+        The path of the model does not enter the digest, since nodes mount it at different places.
+        """
+        identity = f"{self.weights}|{self.layers}|{self.norm}|{self.dtype}"
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
+        slug = re.sub(r"[^a-z0-9]+", "-", self.model.rstrip("/").rsplit("/", 1)[-1].lower()).strip("-")[:32]
+        return f"hsq.{slug or 'model'}.{digest}"
+
+    def differences(self, other: Target) -> dict[str, tuple[object, object]]:
+        """Fields that differ as ``{name: (here, there)}``; the model's path counts for nothing."""
+        mine, theirs = asdict(self), asdict(other)
+        return {k: (mine[k], theirs[k]) for k in mine if k != "model" and mine[k] != theirs[k]}

@@ -1,0 +1,1 @@
+"""Capture of hidden states inside a serving process, and the writer of the dumps."""
