@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import (
@@ -47,7 +47,9 @@ class Settings(BaseSettings):
     publishers: int = Field(8, ge=1, description="Samples copied to the volume at a time, per shard.")
     request_timeout: float = Field(600.0, gt=0, description="Seconds to wait for a response.")
     dump_timeout: float = Field(60.0, gt=0, description="Seconds to wait for a dump after its response.")
-    max_attempts: int = Field(4, ge=1, description="Requests for one sample before it counts as failed.")
+    max_attempts: int = Field(
+        5, ge=1, description="Times a sample may fail in the same way before it counts as failed."
+    )
     commit_every: float = Field(0.5, gt=0, description="Seconds between two commits to the ledger.")
     commit_samples: int = Field(256, ge=1, description="Samples that force a commit.")
     requeue_grace: float = Field(
@@ -63,13 +65,13 @@ class Settings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic-settings names it
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
 
 
-def load_settings(**overrides: object) -> Settings:
+def load_settings(**overrides: Any) -> Settings:
     """The settings in force; `overrides` that are None count for nothing. Raises UsageError, naming the setting."""
     try:
         return Settings(**{k: v for k, v in overrides.items() if v is not None})

@@ -48,9 +48,7 @@ class EngineCard:
 
     @property
     def target(self) -> Target:
-        return Target(
-            self.model, self.weights, self.layers, self.norm, self.dtype, self.hidden_size, self.vocab_size
-        )
+        return Target(self.model, self.weights, self.layers, self.norm, self.dtype, self.hidden_size, self.vocab_size)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)

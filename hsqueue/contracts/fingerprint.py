@@ -38,9 +38,7 @@ class Fingerprint:
 
     @property
     def target(self) -> Target:
-        return Target(
-            self.model, self.weights, self.layers, self.norm, self.dtype, self.hidden_size, self.vocab_size
-        )
+        return Target(self.model, self.weights, self.layers, self.norm, self.dtype, self.hidden_size, self.vocab_size)
 
     def differences(self, other: Fingerprint) -> dict[str, tuple[object, object]]:
         """Fields that differ as ``{name: (here, there)}``; a model's path is compared only by its weights."""

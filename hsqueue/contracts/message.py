@@ -31,7 +31,8 @@ class ShardMessage:
         for value in (shard, n):
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 40:
                 raise UsageError("a message names an impossible shard", found=repr(value)[:60])
-        assert isinstance(shard, int) and isinstance(n, int)
+        assert isinstance(shard, int)
+        assert isinstance(n, int)
         return cls(run, shard, n)
 
 

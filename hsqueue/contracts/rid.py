@@ -33,7 +33,7 @@ class RequestId:
 
 
 def parse_rid(text: str) -> RequestId | None:
-    """The request id in `text`, or None where it is not one of hsqueue's (never an error: rids are foreign input)."""
+    """The request id in `text`, or None where it is not one of hsqueue's; rids are foreign input."""
     match = _RID.fullmatch(text)
     if match is None:
         return None

@@ -36,6 +36,12 @@ class Target:
         slug = re.sub(r"[^a-z0-9]+", "-", self.model.rstrip("/").rsplit("/", 1)[-1].lower()).strip("-")[:32]
         return f"hsq.{slug or 'model'}.{digest}"
 
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of one row of a published sample: states, token id and loss mask."""
+        states = len(self.layers) + (2 if self.norm == "both" else 1)
+        return states * self.hidden_size * (4 if self.dtype == "float32" else 2) + 8 + 1
+
     def differences(self, other: Target) -> dict[str, tuple[object, object]]:
         """Fields that differ as ``{name: (here, there)}``; the model's path counts for nothing."""
         mine, theirs = asdict(self), asdict(other)

@@ -103,7 +103,9 @@ def _spec(name: str, entry: Any) -> TensorSpec:
     begin, end = offsets
     if end - begin != prod(shape) * ITEM_BYTES[dtype]:
         raise DumpMalformed(
-            f"tensor {name!r} does not fill its offsets", expected=prod(shape) * ITEM_BYTES[dtype], found=end - begin
+            f"tensor {name!r} does not fill its offsets",
+            expected=prod(shape) * ITEM_BYTES[dtype],
+            found=end - begin,
         )
     return TensorSpec(name, dtype, tuple(shape), begin, end)
 

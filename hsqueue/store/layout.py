@@ -10,6 +10,7 @@
     RUN/manifests/000/shard-000123.json          how every sample of one shard ended, written once
     RUN/epochs/000001                            one empty file for each life of the ledger
     RUN/logs/                                    logs of processes that ``hsqueue run`` starts
+    RUN/quarantine/                              files that hsqueue verify --repair took away
     RUN/redis/                                   data of the embedded Redis, where one is used
 
 At most a thousand shards share a directory, so that listings stay short on network file systems.
@@ -65,6 +66,10 @@ class RunLayout:
     @property
     def redis(self) -> Path:
         return self.root / "redis"
+
+    @property
+    def quarantine(self) -> Path:
+        return self.root / "quarantine"
 
     def plan_shard(self, shard: int) -> Path:
         return plan_shard_path(self.plan, shard)

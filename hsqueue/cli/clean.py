@@ -1,0 +1,46 @@
+"""``hsqueue clean``: removes what runs leave outside their results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hsqueue.cli import options as o
+from hsqueue.cli.access import open_ledger, open_run
+from hsqueue.cli.console import plural, readable_bytes, say
+from hsqueue.contracts.errors import UsageError
+from hsqueue.local.redis import running_url
+from hsqueue.monitoring.snapshot import worker_states
+from hsqueue.settings import load_settings
+from hsqueue.store.clean import remove_work_files
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(clean)
+
+
+def clean(
+    run: o.RunArgument,
+    ledger: Annotated[bool, typer.Option("--ledger", help="Also forget the run in Redis.")] = False,
+    dumps: Annotated[Path | None, typer.Option(help="Also remove dumps of ours from this directory.")] = None,
+) -> None:
+    """Remove temporary files, logs and the embedded Redis' data; never a result, a manifest or the plan."""
+    opened = open_run(run)
+    if running_url(opened.layout.redis) is not None:
+        raise UsageError(f"{run} is being run", do="Stop hsqueue run first.")
+    known = open_ledger(load_settings(), opened) if ledger or load_settings().redis_url else None
+    if known is not None:
+        at_work = [w.name for w in worker_states(known, opened.info) if w.shards]
+        if at_work:
+            raise UsageError(f"workers are at work on {run}: {', '.join(at_work)}", do="Stop them first.")
+        if ledger:
+            known.drop()
+            say("the ledger's entries are removed; hsqueue enqueue makes them anew")
+    files, size = remove_work_files(opened.layout)
+    if dumps is not None:
+        from hsworker.dumps import sweep
+
+        say(f"{plural(sweep(dumps, set(), 0.0), 'dump')} removed from {dumps}")
+    say(f"{plural(files, 'file')} removed, {readable_bytes(size)}; every result is where it was")

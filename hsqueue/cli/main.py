@@ -1,0 +1,74 @@
+"""The entry point: gathers the commands, and maps every named error to one line and an exit status."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import typer
+
+from hsqueue import __version__
+from hsqueue.cli import (
+    clean,
+    doctor,
+    engine,
+    enqueue,
+    flower,
+    ledger,
+    plan,
+    retry,
+    run,
+    status,
+    verify,
+    worker,
+)
+from hsqueue.cli.console import err
+from hsqueue.cli.exits import FAULT, INCOMPLETE, USAGE
+from hsqueue.contracts.errors import HsqueueError, UsageError
+from hsqueue.logs import configure
+
+app = typer.Typer(
+    name="hsqueue",
+    help="Verified hidden states out of SGLang servers, for training EAGLE-3 drafters.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Exit status: 0 complete, 1 a fault, 2 wrong usage, 3 incomplete.",
+)
+for module in (run, plan, enqueue, worker, engine, status, verify, retry, doctor, clean, flower):
+    module.register(app)
+app.add_typer(ledger.app, name="ledger")
+
+
+@app.callback()
+def common(
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Say more of what happens."),
+) -> None:
+    """Verified hidden states out of SGLang servers, for training EAGLE-3 drafters."""
+    configure(os.environ.get("HSQ_LOG", "human"), logging.DEBUG if verbose else logging.WARNING)
+
+
+@app.command()
+def version() -> None:
+    """Show the version."""
+    print(__version__)
+
+
+def main() -> None:
+    """Runs the command line and exits with its status."""
+    try:
+        app()
+    except UsageError as error:
+        err(str(error))
+        sys.exit(USAGE)
+    except HsqueueError as error:
+        err(str(error))
+        sys.exit(FAULT)
+    except KeyboardInterrupt:
+        err("interrupted; what is done stays done, the same command goes on from there")
+        sys.exit(INCOMPLETE)
+    except BrokenPipeError:
+        # The reader of our output went away, as head does; that is no fault.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,1 @@
+"""Checks of everything that a run stands on, each with what to change."""

@@ -1,0 +1,76 @@
+"""The connection to Redis: bounded waits, a few retries, and one named error for everything that goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from hsqueue.contracts.errors import RedisUnreachable, UsageError
+
+SOCKET_TIMEOUT = 10.0
+"""Seconds. Without one a half-open connection hangs its user for ever."""
+
+
+def masked(url: str) -> str:
+    """`url` with its password hidden, for messages."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rsplit("@", 1)[-1]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+@contextmanager
+def redis_errors(url: str) -> Iterator[None]:
+    """Turns Redis' errors into RedisUnreachable, one line that says what to do."""
+    try:
+        yield
+    except redis.AuthenticationError as error:
+        raise RedisUnreachable(
+            f"Redis at {masked(url)} refuses the login ({error})", do="Put the right password into HSQ_REDIS_URL."
+        ) from error
+    except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+        raise RedisUnreachable(
+            f"Redis at {masked(url)} does not answer ({str(error)[:120]})",
+            do="Start it, or correct HSQ_REDIS_URL; what is done is safe on the volume.",
+        ) from error
+    except redis.ResponseError as error:
+        raise RedisUnreachable(
+            f"Redis at {masked(url)} refuses a command ({str(error)[:160]})",
+            do="See ops/redis.conf for the settings that hsqueue needs.",
+        ) from error
+
+
+def connect(url: str, *, retries: int = 3) -> redis.Redis:
+    """A client for `url`, not yet connected. retries: of a command whose connection broke.
+
+    Raises UsageError for a URL that is none of Redis'.
+    """
+    try:
+        return redis.Redis.from_url(
+            url,
+            decode_responses=True,
+            socket_timeout=SOCKET_TIMEOUT,
+            socket_connect_timeout=5.0,
+            socket_keepalive=True,
+            health_check_interval=5,
+            client_name="hsqueue-ledger",
+            retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), retries),
+        )
+    except ValueError as error:
+        raise UsageError(
+            f"HSQ_REDIS_URL is not understood ({error})", do="Write it as redis://:PASSWORD@HOST:6379/0."
+        ) from None
+
+
+def require_redis(url: str) -> redis.Redis:
+    """A client that has answered once. Raises RedisUnreachable."""
+    client = connect(url, retries=0)
+    with redis_errors(url):
+        client.ping()
+    return connect(url)

@@ -1,0 +1,317 @@
+"""One run's ledger. Every change is one Lua script, so that it happens wholly or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, cast
+
+import redis
+
+from hsqueue.contracts.errors import LeaseLost
+from hsqueue.contracts.sample import Ending, GivenUp, Published
+from hsqueue.ledger.connect import redis_errors
+from hsqueue.ledger.keys import RUNS, RunKeys
+
+SCRIPTS = ("acquire", "renew", "release", "commit", "finish", "claim", "forget", "reclaim")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """fence: the fencing token, ``epoch << 32 | counter``. attempt: leases of this shard so far, from 1."""
+
+    run: str
+    shard: int
+    owner: str
+    fence: int
+    attempt: int
+
+    @property
+    def holder(self) -> str:
+        return f"{self.fence} {self.owner}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no lease was granted. why: ``ended``, ``held`` or ``unknown``. holder: who has it."""
+
+    why: str
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """pending is derived, so the sum holds at every moment: total = done + skipped + failed + pending.
+    tokens: of the done samples.
+    """
+
+    total: int
+    done: int
+    skipped: int
+    failed: int
+    tokens: int
+
+    @property
+    def pending(self) -> int:
+        return self.total - self.done - self.skipped - self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInfo:
+    """What the ledger knows of a run. dir: where the run lies. queue: of its messages."""
+
+    run: str
+    dir: str
+    samples: int
+    shards: int
+    shard_size: int
+    queue: str
+    epoch: int
+
+
+class Ledger:
+    """The ledger of `run` in the Redis behind `client`. url: named, masked, in errors.
+
+    Every method raises RedisUnreachable where Redis does not answer.
+    """
+
+    def __init__(self, client: redis.Redis, url: str, run: str) -> None:
+        self.client, self.url, self.run, self.keys = client, url, run, RunKeys(run)
+        folder = files("hsqueue.ledger") / "scripts"
+        self._scripts = {name: client.register_script((folder / f"{name}.lua").read_text()) for name in SCRIPTS}
+
+    def _call(self, name: str, keys: Sequence[str], args: Iterable[str | int | float]) -> Any:
+        with redis_errors(self.url):
+            return self._scripts[name](keys=list(keys), args=list(args))
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def info(self) -> LedgerInfo | None:
+        """None where this Redis does not know the run."""
+        with redis_errors(self.url):
+            found = cast(dict[str, str], self.client.hgetall(self.keys.info))
+        if not found:
+            return None
+        return LedgerInfo(
+            self.run, found["dir"], int(found["samples"]), int(found["shards"]), int(found["shard_size"]),
+            found["queue"], int(found["epoch"]),
+        )  # fmt: skip
+
+    def counts(self, total: int) -> Counts:
+        with redis_errors(self.url):
+            found = cast(dict[str, str], self.client.hgetall(self.keys.counts))
+        names = ("done", "skipped", "failed", "tokens")
+        return Counts(total, *(int(found.get(name, 0)) for name in names))
+
+    def done_in(self, indices: range) -> set[int]:
+        """Indices within `indices`, which is contiguous, whose samples are done."""
+        return _bits(self._bitmap(self.keys.done, indices), indices)
+
+    def is_done(self, index: int) -> bool:
+        with redis_errors(self.url):
+            return bool(self.client.getbit(self.keys.done, index))
+
+    def ended_shards(self, shards: int) -> set[int]:
+        return _bits(self._bitmap(self.keys.ended, range(shards)), range(shards))
+
+    def _bitmap(self, key: str, indices: range) -> bytes:
+        first, last = indices.start // 8, (indices.stop - 1) // 8
+        with redis_errors(self.url):
+            # A bitmap is no text, so it is read past the client's decoding.
+            execute = cast(Callable[..., bytes], self.client.execute_command)
+            found = execute("GETRANGE", key, first, last, NEVER_DECODE=True)
+        return bytes(found)
+
+    def given_up(self, indices: Iterable[int] | None = None) -> dict[int, GivenUp]:
+        """Skipped and failed samples, all or those of `indices`."""
+        with redis_errors(self.url):
+            if indices is None:
+                table = cast(dict[str, str], self.client.hgetall(self.keys.given_up))
+            else:
+                names = [str(index) for index in indices]
+                values = cast(list[str | None], self.client.hmget(self.keys.given_up, names)) if names else []
+                table = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        return {int(name): _given_up(int(name), value) for name, value in table.items()}
+
+    def suspects(self, indices: Iterable[int]) -> dict[int, int]:
+        """Samples of `indices` that were in flight when an engine went down, and how often."""
+        names = [str(index) for index in indices]
+        with redis_errors(self.url):
+            values = cast(list[str | None], self.client.hmget(self.keys.suspects, names)) if names else []
+        return {int(name): int(value) for name, value in zip(names, values, strict=True) if value is not None}
+
+    def holders(self) -> dict[int, str]:
+        """Shard -> owner of its lease, expired ones included."""
+        with redis_errors(self.url):
+            found = cast(dict[str, str], self.client.hgetall(self.keys.holders))
+        return {int(shard): holder.split(" ", 1)[1] for shard, holder in found.items()}
+
+    def lease_attempts(self, shards: Sequence[int]) -> dict[int, int]:
+        """Leases granted so far for each of `shards` that had one."""
+        names = [str(shard) for shard in shards]
+        with redis_errors(self.url):
+            values = cast(list[str | None], self.client.hmget(self.keys.attempts, names)) if names else []
+        return {s: int(v) for s, v in zip(shards, values, strict=True) if v is not None}
+
+    # --- leases ------------------------------------------------------------------------------------------
+
+    def acquire(self, shard: int, owner: str, ttl: float) -> Lease | Refusal:
+        """ttl: seconds that the lease lives without renewal."""
+        k = self.keys
+        reply = self._call(
+            "acquire",
+            (k.info, k.ended, k.leases, k.holders, k.attempts, k.fence, k.queued),
+            (shard, owner, _milliseconds(ttl)),
+        )
+        if reply[0] == "granted":
+            return Lease(self.run, shard, owner, int(reply[1]), int(reply[2]))
+        return Refusal(*reply)
+
+    def renew(self, lease: Lease, ttl: float) -> bool:
+        """False where the lease is lost."""
+        keys = (self.keys.leases, self.keys.holders)
+        return bool(self._call("renew", keys, (lease.shard, lease.holder, _milliseconds(ttl))))
+
+    def release(self, lease: Lease) -> None:
+        self._call("release", (self.keys.leases, self.keys.holders), (lease.shard, lease.holder))
+
+    def reclaim(self, owner: str) -> list[int]:
+        """Drops every lease of `owner`, which the caller knows to be dead, and returns their shards."""
+        return [int(s) for s in self._call("reclaim", (self.keys.leases, self.keys.holders), (owner,))]
+
+    # --- endings -----------------------------------------------------------------------------------------
+
+    def commit(self, lease: Lease, done: Sequence[Published], given_up: Sequence[GivenUp] = ()) -> int:
+        """Records endings under `lease`; those recorded before count for nothing. Returns the new ones.
+
+        Raises LeaseLost, and then records nothing.
+        """
+        k = self.keys
+        args: list[str | int] = [lease.shard, lease.holder, len(done)]
+        for sample in done:
+            args += [sample.index, sample.tokens]
+        for given in given_up:
+            args += [given.index, str(given.ending), _given_up_json(given)]
+        recorded = int(self._call("commit", (k.holders, k.done, k.counts, k.given_up, k.suspects), args))
+        if recorded < 0:
+            raise LeaseLost(f"the lease of shard {lease.shard} is lost", do="Nothing; another worker has it.")
+        return recorded
+
+    def suspect(self, indices: Iterable[int]) -> None:
+        """Notes samples that were in flight when their engine went down."""
+        with redis_errors(self.url), self.client.pipeline() as pipe:
+            for index in indices:
+                pipe.hincrby(self.keys.suspects, str(index), 1)
+            pipe.execute()
+
+    def finish(self, lease: Lease) -> bool:
+        """Marks the shard as ended. False where the lease is lost."""
+        k = self.keys
+        keys = (k.leases, k.holders, k.ended, k.queued, k.attempts)
+        return bool(self._call("finish", keys, (lease.shard, lease.holder)))
+
+    def forget(self, shard: int, tokens: Mapping[int, int]) -> int:
+        """Makes samples pending again. tokens: index -> tokens. Returns how many had ended."""
+        k = self.keys
+        args: list[int] = [shard]
+        for index, count in tokens.items():
+            args += [index, count]
+        keys = (k.done, k.counts, k.given_up, k.suspects, k.ended, k.attempts, k.queued)
+        return int(self._call("forget", keys, args))
+
+    def reopen(self, shard: int) -> None:
+        """Lets an ended shard be leased again, because its manifest went."""
+        with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
+            pipe.setbit(self.keys.ended, shard, 0)
+            pipe.zrem(self.keys.queued, str(shard))
+            pipe.execute()
+
+    # --- the queue's memory ------------------------------------------------------------------------------
+
+    def claim(self, shards: Sequence[int], grace: float | None) -> list[int]:
+        """Those of `shards` whose messages the caller must send now.
+
+        grace: seconds after which a shard that is still queued is sent again; None: never.
+        """
+        k = self.keys
+        milliseconds = -1 if grace is None else _milliseconds(grace)
+        claimed: list[int] = []
+        for begin in range(0, len(shards), 1000):
+            part = shards[begin : begin + 1000]
+            reply = self._call("claim", (k.info, k.ended, k.leases, k.queued), (milliseconds, *part))
+            claimed += [int(shard) for shard in reply]
+        return claimed
+
+    def unqueue(self, shards: Iterable[int]) -> None:
+        """Takes a claim back, where the message could not be sent."""
+        names = [str(shard) for shard in shards]
+        if names:
+            with redis_errors(self.url):
+                self.client.zrem(self.keys.queued, *names)
+
+    # --- a whole run -------------------------------------------------------------------------------------
+
+    def create(
+        self, info: LedgerInfo, done: Iterable[Published], given_up: Iterable[GivenUp], ended: Iterable[int]
+    ) -> None:
+        """Replaces whatever this Redis holds of the run. One transaction; `info` makes it visible."""
+        k = self.keys
+        counts: dict[str, int] = dict.fromkeys(("done", "skipped", "failed", "tokens"), 0)
+        bits = bytearray((info.samples + 7) // 8)
+        for sample in done:
+            bits[sample.index // 8] |= 0x80 >> sample.index % 8
+            counts["done"] += 1
+            counts["tokens"] += sample.tokens
+        table = {}
+        for given in given_up:
+            table[str(given.index)] = _given_up_json(given)
+            counts[str(given.ending)] += 1
+        shard_bits = bytearray((info.shards + 7) // 8)
+        for shard in ended:
+            shard_bits[shard // 8] |= 0x80 >> shard % 8
+        with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
+            pipe.delete(*k.all)
+            pipe.set(k.done, bytes(bits))
+            pipe.set(k.ended, bytes(shard_bits))
+            pipe.hset(k.counts, mapping=cast(Any, counts))
+            if table:
+                pipe.hset(k.given_up, mapping=cast(Any, table))
+            fields = {
+                "dir": info.dir, "samples": info.samples, "shards": info.shards,
+                "shard_size": info.shard_size, "queue": info.queue, "epoch": info.epoch,
+            }  # fmt: skip
+            pipe.hset(k.info, mapping=cast(Any, fields))
+            pipe.hset(RUNS, self.run, info.dir)
+            pipe.execute()
+
+    def drop(self) -> None:
+        """Removes the run from this Redis; the volume keeps everything that matters."""
+        with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
+            pipe.delete(*self.keys.all)
+            # Remembered with no directory, so that no reaper takes it for lost.
+            pipe.hset(RUNS, self.run, "")
+            pipe.execute()
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+def _bits(data: bytes, indices: range) -> set[int]:
+    base = indices.start // 8 * 8
+    found: set[int] = set()
+    for position, byte in enumerate(data):
+        if byte:
+            found.update(base + position * 8 + bit for bit in range(8) if byte & (0x80 >> bit))
+    return {index for index in found if index in indices}
+
+
+def _given_up_json(sample: GivenUp) -> str:
+    return json.dumps([sample.ending, sample.attempts, sample.error, sample.detail])
+
+
+def _given_up(index: int, text: str) -> GivenUp:
+    ending, attempts, error, detail = json.loads(text)
+    return GivenUp(index, Ending(ending), attempts, error, detail)

@@ -1,0 +1,128 @@
+"""From the volume to the ledger: after Redis came back empty, and before every start against drift."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+
+import redis
+
+from hsqueue.contracts.errors import RedisUnreachable
+from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.contracts.sample import GivenUp, Published
+from hsqueue.ledger.connect import redis_errors
+from hsqueue.ledger.ledger import Ledger, LedgerInfo
+from hsqueue.planning.shards import read_shard
+from hsqueue.store.files import fsync_directory, make_directory, volume_error
+from hsqueue.store.layout import RunLayout
+from hsqueue.store.survey import ShardState, survey
+
+REBUILD_LOCK_SECONDS = 600
+REBUILD_WAIT_SECONDS = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """rebuilt: the ledger was made anew. missing: samples recorded as done without a whole file, pending now."""
+
+    ledger: Ledger
+    rebuilt: bool
+    missing: int
+
+
+def new_epoch(layout: RunLayout) -> int:
+    """The next life of this run's ledger, from 1; kept on the volume, since Redis may forget.
+
+    Raises VolumeUnusable.
+    """
+    make_directory(layout.epochs)
+    epoch = max((int(path.name) for path in layout.epochs.iterdir() if path.name.isdigit()), default=0) + 1
+    while True:
+        try:
+            with (layout.epochs / f"{epoch:06d}").open("xb"):
+                fsync_directory(layout.epochs)
+                return epoch
+        except FileExistsError:
+            epoch += 1
+        except OSError as error:
+            raise volume_error(error, layout.epochs / "epoch") from error
+
+
+def rebuild(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -> Ledger:
+    """Replaces the ledger by what the volume holds, under a new epoch, so that every older lease is void."""
+    ledger = Ledger(client, url, info.run)
+    states = list(survey(layout, info))
+    remove_unsound(layout, states)
+    done: list[Published] = [d for state in states for d in state.done]
+    given_up: list[GivenUp] = [g for state in states for g in state.given_up if state.ended]
+    ledger.create(
+        LedgerInfo(
+            info.run, str(layout.root.resolve()), info.samples, info.shards, info.fingerprint.shard_size,
+            info.fingerprint.target.queue, new_epoch(layout),
+        ),
+        done, given_up, (state.shard for state in states if state.ended),
+    )  # fmt: skip
+    return ledger
+
+
+def reconcile(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -> Reconciled:
+    """The run's ledger, agreeing with the volume. Built from it where this Redis does not know the run.
+
+    Files that are there and not recorded are left to the worker that takes their shard: it adopts them.
+    """
+    ledger = Ledger(client, url, info.run)
+    known = ledger.info()
+    if known is None:
+        return Reconciled(_rebuild_alone(ledger, layout, info), rebuilt=True, missing=0)
+    missing = 0
+    held = ledger.holders()
+    ended = ledger.ended_shards(info.shards)
+    for state in survey(layout, info):
+        if state.shard in held:
+            continue
+        there = {d.index for d in state.done}
+        lost = ledger.done_in(info.shard_range(state.shard)) - there
+        if lost or state.stale or state.damaged:
+            remove_unsound(layout, [state])
+        if state.shard in ended and not state.ended:
+            ledger.reopen(state.shard)
+        if lost:
+            planned = {s.index: s.tokens for s in read_shard(layout.plan_shard(state.shard))}
+            missing += ledger.forget(state.shard, {index: planned[index] for index in lost})
+    return Reconciled(ledger, rebuilt=False, missing=missing)
+
+
+def remove_unsound(layout: RunLayout, states: list[ShardState]) -> None:
+    """Removes manifests that do not hold and files that are not whole, so that good ones can take their names."""
+    try:
+        for state in states:
+            if state.stale:
+                layout.manifest(state.shard).unlink(missing_ok=True)
+            for index in state.damaged:
+                layout.sample(state.shard, index).unlink(missing_ok=True)
+    except OSError as error:
+        raise volume_error(error, layout.root / "samples") from error
+
+
+def _rebuild_alone(ledger: Ledger, layout: RunLayout, info: RunInfo) -> Ledger:
+    """Rebuilds unless another process is at it; then waits for that one."""
+    token = uuid.uuid4().hex
+    deadline = time.monotonic() + REBUILD_WAIT_SECONDS
+    while True:
+        with redis_errors(ledger.url):
+            mine = ledger.client.set(ledger.keys.rebuilding, token, nx=True, ex=REBUILD_LOCK_SECONDS)
+        if ledger.info() is not None:
+            return ledger
+        if mine:
+            try:
+                return rebuild(ledger.client, ledger.url, layout, info)
+            finally:
+                with redis_errors(ledger.url):
+                    ledger.client.delete(ledger.keys.rebuilding)
+        if time.monotonic() > deadline:
+            raise RedisUnreachable(
+                f"another process has been rebuilding the ledger of run {info.run} for too long",
+                do=f"End it, then run hsqueue ledger rebuild {layout.root}.",
+            )
+        time.sleep(0.2)

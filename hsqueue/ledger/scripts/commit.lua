@@ -1,0 +1,36 @@
+-- Records ended samples of a leased shard, each at most once however often it is told.
+-- KEYS: 1 holders, 2 done, 3 counts, 4 given_up, 5 suspects
+-- ARGV: 1 shard, 2 "<fence> <owner>", 3 number of done samples, then for each: index, tokens;
+--       then for each given-up sample: index, ending ('skipped' or 'failed'), JSON [ending, attempts, error, detail]
+-- Returns: samples newly recorded, or -1 where the lease is not the caller's: then nothing was recorded
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return -1 end
+local recorded, tokens, position = 0, 0, 4
+for _ = 1, tonumber(ARGV[3]) do
+  local index = ARGV[position]
+  if redis.call('SETBIT', KEYS[2], index, 1) == 0 then
+    local before = redis.call('HGET', KEYS[4], index)
+    if before then
+      redis.call('HINCRBY', KEYS[3], cjson.decode(before)[1], -1)
+      redis.call('HDEL', KEYS[4], index)
+    end
+    recorded = recorded + 1
+    tokens = tokens + ARGV[position + 1]
+    redis.call('HDEL', KEYS[5], index)
+  end
+  position = position + 2
+end
+if recorded > 0 then
+  redis.call('HINCRBY', KEYS[3], 'done', recorded)
+  redis.call('HINCRBY', KEYS[3], 'tokens', string.format('%.0f', tokens))
+end
+while position <= #ARGV do
+  local index = ARGV[position]
+  if redis.call('GETBIT', KEYS[2], index) == 0
+    and redis.call('HSETNX', KEYS[4], index, ARGV[position + 2]) == 1 then
+    redis.call('HINCRBY', KEYS[3], ARGV[position + 1], 1)
+    redis.call('HDEL', KEYS[5], index)
+    recorded = recorded + 1
+  end
+  position = position + 3
+end
+return recorded

@@ -1,0 +1,1 @@
+"""Everything on one machine: the processes that ``hsqueue run`` starts, watches and ends."""

@@ -1,0 +1,112 @@
+"""Sends again what was lost: shards without a lease that no message stands for any more.
+
+Any worker or producer may reap; a lease of its own, in Redis, lets one do it at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from pathlib import Path
+from typing import cast
+
+import redis
+from celery import Celery
+
+from hsqueue.contracts.errors import HsqueueError
+from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.ledger.connect import redis_errors
+from hsqueue.ledger.keys import REAPER, RUNS
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.rebuild import reconcile
+from hsqueue.planning.plan import load_run
+from hsqueue.queue.app import queue_key
+from hsqueue.queue.producer import send_shards
+from hsqueue.store.layout import RunLayout
+
+log = logging.getLogger(__name__)
+
+
+def reap_run(app: Celery, ledger: Ledger, info: RunInfo, grace: float) -> int:
+    """Sends again the lost shards of one run. Returns how many.
+
+    grace: seconds. A message can be lost without a trace, so a shard that counts as queued is sent again once
+    it has been so for longer than this *and* its queue is empty.
+    """
+    with redis_errors(ledger.url):
+        waiting = ledger.client.llen(queue_key(info.fingerprint.target.queue))
+    ended = ledger.ended_shards(info.shards)
+    open_shards = [shard for shard in range(info.shards) if shard not in ended]
+    return send_shards(app, ledger, info, open_shards, grace if waiting == 0 else None)
+
+
+class Reaper(threading.Thread):
+    """Reaps every run that this Redis knows, every `interval` seconds, while it holds the reaper's lease."""
+
+    def __init__(self, app: Celery, client: redis.Redis, url: str, grace: float, interval: float = 2.0) -> None:
+        super().__init__(name="reaper", daemon=True)
+        self.app, self.client, self.url, self.grace, self.interval = app, client, url, grace, interval
+        self.token = uuid.uuid4().hex
+        self.stopping = threading.Event()
+        self._infos: dict[str, RunInfo] = {}
+        self._roots: dict[str, Path] = {}
+
+    def run(self) -> None:
+        while not self.stopping.wait(self.interval):
+            try:
+                if self._holds_lease():
+                    self.reap()
+            except HsqueueError as error:
+                log.warning("reaper: %s", error)
+            except Exception:
+                # A thread that ends here would leave lost shards lost with nothing said.
+                log.exception("reaper: unexpected error; it tries again in %.0f s", self.interval)
+
+    def remember(self, info: RunInfo, layout: RunLayout) -> None:
+        """Makes a run known before it is seen in Redis, so that it is rebuilt should Redis lose it."""
+        self._infos[info.run], self._roots[info.run] = info, layout.root
+
+    def stop(self) -> None:
+        self.stopping.set()
+
+    def reap(self) -> int:
+        """One round over all runs. Returns how many shards were sent again."""
+        with redis_errors(self.url):
+            runs = cast(dict[str, str], self.client.hgetall(RUNS))
+        self._rebuild_lost(runs)
+        count = 0
+        for run, directory in runs.items():
+            info = self._run_info(run, Path(directory)) if directory else None
+            if info is not None:
+                sent = reap_run(self.app, Ledger(self.client, self.url, run), info, self.grace)
+                if sent:
+                    log.info("run %s: %d lost shards sent again", run, sent)
+                count += sent
+        return count
+
+    def _rebuild_lost(self, runs: dict[str, str]) -> None:
+        """Runs that this process has seen and Redis has forgotten; dropped ones are still known, with no directory."""
+        for run, info in self._infos.items():
+            if run not in runs:
+                log.warning("run %s: Redis lost its ledger; rebuilding it from the volume", run)
+                reconcile(self.client, self.url, RunLayout(self._roots[run]), info)
+
+    def _run_info(self, run: str, directory: Path) -> RunInfo | None:
+        if run not in self._infos:
+            try:
+                self._infos[run] = load_run(directory)
+                self._roots[run] = directory
+            except HsqueueError as error:
+                log.debug("run %s is not readable here: %s", run, error)
+                return None
+        return self._infos[run]
+
+    def _holds_lease(self) -> bool:
+        milliseconds = int(self.interval * 3000)
+        with redis_errors(self.url):
+            if self.client.set(REAPER, self.token, nx=True, px=milliseconds):
+                return True
+            if self.client.get(REAPER) != self.token:
+                return False
+            return bool(self.client.pexpire(REAPER, milliseconds))

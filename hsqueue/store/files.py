@@ -1,0 +1,90 @@
+"""Durable, write-once files: what stands under its final name is complete and survives a power cut."""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from pathlib import Path
+
+from hsqueue.contracts.errors import VolumeUnusable
+from hsqueue.store.layout import TEMPORARY_SUFFIX
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def volume_error(error: OSError, path: Path) -> VolumeUnusable:
+    """What a failed write to the volume means, in words."""
+    if error.errno in _FULL:
+        return VolumeUnusable(f"{path.parent} is full", do="Free space or raise the quota; work goes on by itself.")
+    if error.errno in _UNWRITABLE:
+        return VolumeUnusable(
+            f"{path.parent} cannot be written ({error.strerror})",
+            do="Mount the volume read-write for this user; work goes on by itself.",
+        )
+    return VolumeUnusable(
+        f"writing {path} failed ({error.strerror or error})",
+        do="Check the mount of the shared volume; work goes on by itself.",
+    )
+
+
+def make_directory(path: Path) -> None:
+    """Makes `path` and its parents. Raises VolumeUnusable."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise volume_error(error, path) from error
+
+
+def temporary_name(final: Path, mark: str = "") -> Path:
+    """A name beside `final` that no other process uses; hidden, so that listings of samples pass it over."""
+    return final.with_name(f".{final.name}.{mark or 'x'}.{uuid.uuid4().hex[:12]}{TEMPORARY_SUFFIX}")
+
+
+def commit_link(temporary: Path, final: Path) -> bool:
+    """Gives `temporary`, already on disk, its final name. True where this call did it, False where another won.
+
+    On NFS an error from ``link`` can hide a success: then the temporary file has two names.
+    The temporary name is removed in every case.
+    """
+    try:
+        os.link(temporary, final)
+        won = True
+    except FileExistsError:
+        won = temporary.stat().st_nlink == 2
+    except OSError:
+        won = temporary.stat().st_nlink == 2
+        if not won:
+            raise
+    finally:
+        temporary.unlink(missing_ok=True)
+    return won
+
+
+def fsync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_once(final: Path, data: bytes) -> bool:
+    """Writes a small file under a name that did not exist. True where this call wrote it.
+
+    Raises VolumeUnusable. The directory is synced as well.
+    """
+    make_directory(final.parent)
+    temporary = temporary_name(final)
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        won = commit_link(temporary, final)
+        fsync_directory(final.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise volume_error(error, final) from error
+    return won

@@ -1,0 +1,125 @@
+"""A shard's manifest: how every one of its samples ended. Written once, when the last of them has ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hsqueue.contracts import CONTRACT_VERSION
+from hsqueue.contracts.errors import RunDamaged
+from hsqueue.contracts.sample import Ending, GivenUp, Published
+from hsqueue.store.files import write_once
+from hsqueue.store.layout import RunLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """done and given_up: ascending by index, together every sample of the shard. fence, worker: whose lease."""
+
+    run: str
+    shard: int
+    fence: int
+    worker: str
+    done: tuple[Published, ...]
+    given_up: tuple[GivenUp, ...]
+
+    @property
+    def tokens(self) -> int:
+        return sum(sample.tokens for sample in self.done)
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(sample.bytes for sample in self.done)
+
+    def count(self, ending: Ending) -> int:
+        return len(self.done) if ending is Ending.DONE else sum(g.ending is ending for g in self.given_up)
+
+    def to_json(self) -> str:
+        """Columns, not rows: a shard of a thousand samples stays below a hundred kilobytes."""
+        return json.dumps(
+            {
+                "contract": CONTRACT_VERSION, "run": self.run, "shard": self.shard, "fence": self.fence,
+                "worker": self.worker,
+                "done": {
+                    "index": [d.index for d in self.done], "tokens": [d.tokens for d in self.done],
+                    "bytes": [d.bytes for d in self.done], "digest": [d.digest for d in self.done],
+                },
+                "given_up": [[g.index, g.ending, g.attempts, g.error, g.detail] for g in self.given_up],
+            },
+            separators=(",", ":"),
+        )  # fmt: skip
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: object) -> Manifest:
+        """Raises RunDamaged where `text` is not what ``to_json`` writes. where: named in the error."""
+        try:
+            table = json.loads(text)
+            if table["contract"] != CONTRACT_VERSION:
+                raise ValueError(f"contract version {table['contract']}")
+            columns = table["done"]
+            rows = zip(columns["index"], columns["tokens"], columns["bytes"], columns["digest"], strict=True)
+            manifest = cls(
+                run=_text(table["run"]),
+                shard=_number(table["shard"]),
+                fence=_number(table["fence"]),
+                worker=_text(table["worker"]),
+                done=tuple(Published(_number(i), _number(t), _number(b), _text(d)) for i, t, b, d in rows),
+                given_up=tuple(
+                    GivenUp(_number(i), Ending(e), _number(a), _text(n), _text(d))
+                    for i, e, a, n, d in table["given_up"]
+                ),
+            )
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise RunDamaged(
+                f"manifest {where} is damaged ({error})",
+                do="Run hsqueue verify --repair; the shard's files are checked and a new manifest is written.",
+            ) from None
+        return manifest
+
+    def problem(self, run: str, shard: int, indices: Sequence[int]) -> str | None:
+        """Why this is not the manifest of that shard, or None. indices: of the shard's samples."""
+        listed = sorted([d.index for d in self.done] + [g.index for g in self.given_up])
+        if (self.run, self.shard) != (run, shard):
+            return f"is of run {self.run} shard {self.shard}"
+        if listed != list(indices):
+            return f"lists {len(listed)} samples of which {len(set(listed) & set(indices))} are the shard's"
+        if any(g.ending is Ending.DONE for g in self.given_up):
+            return "lists a sample as done without a file"
+        return None
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r:.40} is not a count")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.40} is not text")
+    return value
+
+
+def make_manifest(
+    run: str, shard: int, fence: int, worker: str, done: Iterable[Published], given_up: Iterable[GivenUp]
+) -> Manifest:
+    return Manifest(
+        run, shard, fence, worker,
+        tuple(sorted(done, key=lambda d: d.index)), tuple(sorted(given_up, key=lambda g: g.index)),
+    )  # fmt: skip
+
+
+def write_manifest(layout: RunLayout, manifest: Manifest) -> bool:
+    """True where this call wrote it, False where one stood there. Raises VolumeUnusable."""
+    return write_once(layout.manifest(manifest.shard), manifest.to_json().encode())
+
+
+def read_manifest(path: Path) -> Manifest | None:
+    """The manifest at `path`, None where there is none. Raises RunDamaged."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return Manifest.from_json(data, path)

@@ -1,0 +1,98 @@
+"""One dump to one published file: copied once, hashed in the same pass, committed by ``link(2)``."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from hsqueue.contracts.dump import DumpMeta
+from hsqueue.contracts.sample import Published
+from hsqueue.contracts.tensorfile import TensorFile
+from hsqueue.store.files import commit_link, make_directory, temporary_name, volume_error
+from hsqueue.store.samplefile import (
+    CHECKSUM_DIGITS,
+    digest_of,
+    read_sample_header,
+    sample_header,
+    sample_metadata,
+    sample_tensors,
+)
+
+CHUNK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What to publish and where. source: the dump's file. dump, meta: its parsed header.
+    loss_mask: bytes [S]. final: the published name. mark: of the attempt, for the temporary name.
+    """
+
+    source: Path
+    dump: TensorFile
+    meta: DumpMeta
+    run: str
+    index: int
+    id: str
+    loss_mask: bytes
+    final: Path
+    mark: str
+
+
+def publish(job: Publication, may_publish: Callable[[], None]) -> Published:
+    """Copies, syncs and links one sample. The directory is left to the caller to sync, for many at once.
+
+    may_publish: called just before the link; raises where the lease is lost, and then nothing is published.
+    Where another attempt has published the sample already, that file is kept and returned.
+    Raises VolumeUnusable; DumpMalformed where the file that another attempt published is damaged.
+    """
+    make_directory(job.final.parent)
+    temporary = temporary_name(job.final, job.mark)
+    try:
+        published = _write(job, temporary)
+        may_publish()
+        if not commit_link(temporary, job.final):
+            return read_sample_header(job.final).published
+        return published
+    except OSError as error:
+        raise volume_error(error, job.final) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write(job: Publication, temporary: Path) -> Published:
+    tensors = sample_tensors(job.dump, job.meta.num_tokens)
+
+    def header(checksum: str) -> bytes:
+        return sample_header(tensors, sample_metadata(job.run, job.index, job.id, job.meta, checksum))
+
+    start = len(header("0" * CHECKSUM_DIGITS))
+    with job.source.open("rb") as source, temporary.open("xb", buffering=0) as target:
+        os.lseek(target.fileno(), start, os.SEEK_SET)
+        checksum = _copy_payload(source.fileno(), job.dump, target.fileno(), job.loss_mask)
+        final_header = header(checksum)
+        os.pwrite(target.fileno(), final_header, 0)
+        os.fsync(target.fileno())
+    size = start + tensors[-1].end
+    return Published(job.index, job.meta.num_tokens, size, digest_of(final_header))
+
+
+def _copy_payload(source: int, dump: TensorFile, target: int, loss_mask: bytes) -> str:
+    digest = xxhash.xxh3_128()
+    with mmap.mmap(source, dump.file_bytes, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+        for begin in range(dump.size, dump.file_bytes, CHUNK_BYTES):
+            with view[begin : min(begin + CHUNK_BYTES, dump.file_bytes)] as chunk:
+                digest.update(chunk)
+                _write_all(target, chunk)
+    digest.update(loss_mask)
+    _write_all(target, memoryview(loss_mask))
+    return digest.hexdigest()
+
+
+def _write_all(target: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(target, data) :]

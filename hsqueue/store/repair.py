@@ -1,0 +1,48 @@
+"""Takes wrong files away and makes their samples pending again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.planning.shards import read_shard
+from hsqueue.store.files import volume_error
+from hsqueue.store.layout import RunLayout
+from hsqueue.store.survey import survey_shard
+from hsqueue.store.verify import Finding
+
+
+def repair(layout: RunLayout, info: RunInfo, ledger: Ledger | None, findings: Sequence[Finding]) -> int:
+    """Moves every wrong file to ``RUN/quarantine``, removes the manifests of its shards, and tells the ledger.
+
+    Returns the samples that are pending again. ledger: None where none runs; it is rebuilt from the volume at
+    the next start. Raises VolumeUnusable.
+    """
+    quarantine = layout.quarantine
+    again = 0
+    for shard in sorted({finding.shard for finding in findings}):
+        mine = [finding for finding in findings if finding.shard == shard]
+        try:
+            quarantine.mkdir(exist_ok=True)
+            for finding in mine:
+                if finding.repair != "manifest" and finding.path.exists():
+                    finding.path.replace(quarantine / f"{shard:06d}-{finding.path.name}")
+            layout.manifest(shard).unlink(missing_ok=True)
+        except OSError as error:
+            raise volume_error(error, quarantine / "x") from error
+        wrong = {finding.index for finding in mine if finding.repair == "sample" and finding.index is not None}
+        again += len(wrong)
+        if ledger is not None:
+            reopen(layout, info, ledger, shard)
+    return again
+
+
+def reopen(layout: RunLayout, info: RunInfo, ledger: Ledger, shard: int) -> int:
+    """Makes pending what the ledger records of a shard and the volume does not hold. Returns how many samples."""
+    there = {d.index for d in survey_shard(layout, info, shard).done}
+    planned = {s.index: s.tokens for s in read_shard(layout.plan_shard(shard))}
+    gone = {index: tokens for index, tokens in planned.items() if index not in there}
+    forgotten = ledger.forget(shard, gone)
+    ledger.reopen(shard)
+    return forgotten

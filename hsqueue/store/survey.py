@@ -1,0 +1,97 @@
+"""What the volume says of a shard: the truth that the ledger is an index of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from hsqueue.contracts.errors import DumpMalformed, RunDamaged, VolumeUnusable
+from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.contracts.sample import GivenUp, Published
+from hsqueue.store.layout import RunLayout
+from hsqueue.store.manifest import Manifest, read_manifest
+from hsqueue.store.samplefile import read_sample_header
+
+SURVEY_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """done: published files that are whole by header and length. given_up: from a valid manifest.
+    ended: a valid manifest stands and every file that it lists is there. stale: a manifest stands that does not
+    hold. damaged: indices whose file is there and not whole.
+    """
+
+    shard: int
+    done: tuple[Published, ...]
+    given_up: tuple[GivenUp, ...]
+    ended: bool
+    stale: bool
+    damaged: tuple[int, ...]
+
+
+def survey_shard(layout: RunLayout, info: RunInfo, shard: int) -> ShardState:
+    """Reads a shard's manifest and listing; reads headers only of files that no manifest vouches for.
+
+    Raises VolumeUnusable where the volume cannot be read.
+    """
+    indices = info.shard_range(shard)
+    try:
+        sizes = _sizes(layout.shard_directory(shard))
+        manifest = _valid_manifest(layout, info, shard)
+        listed = {d.index: d for d in manifest.done} if manifest else {}
+        done, damaged = [], []
+        for index in indices:
+            name = layout.sample(shard, index).name
+            if name not in sizes:
+                continue
+            known = listed.get(index)
+            if known is not None and known.bytes == sizes[name]:
+                done.append(known)
+                continue
+            published = _published(layout.sample(shard, index), info.run, index)
+            if published is None:
+                damaged.append(index)
+            else:
+                done.append(published)
+    except OSError as error:
+        raise VolumeUnusable(f"{layout.root} cannot be read ({error})", do="Mount the shared volume.") from error
+    given_up = manifest.given_up if manifest else ()
+    ended = manifest is not None and len(done) + len(given_up) == len(indices)
+    stale = not ended and layout.manifest(shard).exists()
+    return ShardState(shard, tuple(done), given_up, ended, stale, tuple(damaged))
+
+
+def survey(layout: RunLayout, info: RunInfo) -> Iterator[ShardState]:
+    """Every shard of the run, in order."""
+    with ThreadPoolExecutor(SURVEY_THREADS) as pool:
+        yield from pool.map(lambda shard: survey_shard(layout, info, shard), range(info.shards))
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    try:
+        with os.scandir(directory) as entries:
+            return {e.name: e.stat(follow_symlinks=False).st_size for e in entries if e.is_file()}
+    except FileNotFoundError:
+        return {}
+
+
+def _valid_manifest(layout: RunLayout, info: RunInfo, shard: int) -> Manifest | None:
+    try:
+        manifest = read_manifest(layout.manifest(shard))
+    except RunDamaged:
+        return None
+    if manifest is None or manifest.problem(info.run, shard, info.shard_range(shard)):
+        return None
+    return manifest
+
+
+def _published(path: Path, run: str, index: int) -> Published | None:
+    try:
+        header = read_sample_header(path)
+    except (DumpMalformed, FileNotFoundError):
+        return None
+    return header.published if (header.run, header.index) == (run, index) else None

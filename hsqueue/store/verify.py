@@ -1,0 +1,195 @@
+"""Whether a run's files are what the run says: every sample accounted for, every byte as published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from hsqueue.contracts.dump import INPUT_IDS, expected_tensors
+from hsqueue.contracts.errors import DumpMalformed, RunDamaged, VolumeUnusable
+from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.contracts.sample import Sample
+from hsqueue.planning.shards import read_shard
+from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
+from hsqueue.store.manifest import Manifest, read_manifest
+from hsqueue.store.publish import CHUNK_BYTES
+from hsqueue.store.samplefile import LOSS_MASK, SampleHeader, read_sample_header
+
+VERIFY_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong. index: of the sample, None for a whole shard's matter. repair: ``sample`` (ask for it
+    again), ``manifest`` (write it again), ``remove`` (a file that does not belong there).
+    """
+
+    shard: int
+    index: int | None
+    problem: str
+    path: Path
+    repair: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCheck:
+    """good: samples whose files are right. findings: what is wrong. ended: the shard has a right manifest."""
+
+    shard: int
+    good: int
+    tokens: int
+    bytes: int
+    given_up: int
+    findings: tuple[Finding, ...]
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The whole run's checks, added up."""
+
+    good: int
+    given_up: int
+    missing: int
+    tokens: int
+    bytes: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def clean(self) -> bool:
+        return not self.findings
+
+
+def verify(
+    layout: RunLayout, info: RunInfo, *, deep: bool, progress: Callable[[int], None] | None = None
+) -> Verification:
+    """Checks every sample that is published or listed. deep: also reads every byte and compares every token id.
+
+    progress: told how many samples of each shard were looked at. Raises VolumeUnusable, RunDamaged for a plan
+    that cannot be read.
+    """
+    checks = []
+    for check in _checks(layout, info, deep):
+        checks.append(check)
+        if progress is not None:
+            progress(len(info.shard_range(check.shard)))
+    good, given_up = sum(c.good for c in checks), sum(c.given_up for c in checks)
+    return Verification(
+        good, given_up, info.samples - good - given_up, sum(c.tokens for c in checks), sum(c.bytes for c in checks),
+        tuple(f for c in checks for f in c.findings),
+    )  # fmt: skip
+
+
+def _checks(layout: RunLayout, info: RunInfo, deep: bool) -> Iterator[ShardCheck]:
+    with ThreadPoolExecutor(VERIFY_THREADS) as pool:
+        yield from pool.map(lambda shard: check_shard(layout, info, shard, deep=deep), range(info.shards))
+
+
+def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> ShardCheck:
+    """One shard's files against its plan and its manifest."""
+    samples = {s.index: s for s in read_shard(layout.plan_shard(shard))}
+    findings: list[Finding] = []
+    manifest = _manifest(layout, info, shard, findings)
+    digests = {d.index: d.digest for d in manifest.done} if manifest else {}
+    given_up = {g.index for g in manifest.given_up} if manifest else set()
+    try:
+        there = _listing(layout, shard, samples, findings)
+        good = tokens = size = 0
+        for index, sample in samples.items():
+            path = layout.sample(shard, index)
+            problem, header = None, None
+            if index in there:
+                problem, header = _check_file(path, info, sample, digests.get(index), deep)
+            elif index in digests:
+                problem = "the manifest lists it as done, and its file is missing"
+            if problem:
+                findings.append(Finding(shard, index, problem, path, "sample"))
+            elif header is not None:
+                good, tokens, size = good + 1, tokens + header.tokens, size + header.file.file_bytes
+                if index in given_up:
+                    text = "the manifest lists it as given up, and a whole file stands there"
+                    findings.append(Finding(shard, index, text, path, "manifest"))
+    except OSError as error:
+        raise VolumeUnusable(f"{layout.root} cannot be read ({error})", do="Mount the shared volume.") from error
+    return ShardCheck(shard, good, tokens, size, len(given_up - there), tuple(findings), manifest is not None)
+
+
+def _manifest(layout: RunLayout, info: RunInfo, shard: int, findings: list[Finding]) -> Manifest | None:
+    path = layout.manifest(shard)
+    try:
+        manifest = read_manifest(path)
+    except RunDamaged as error:
+        findings.append(Finding(shard, None, error.problem, path, "manifest"))
+        return None
+    if manifest is None:
+        return None
+    problem = manifest.problem(info.run, shard, info.shard_range(shard))
+    if problem:
+        findings.append(Finding(shard, None, f"the manifest {problem}", path, "manifest"))
+        return None
+    return manifest
+
+
+def _listing(layout: RunLayout, shard: int, samples: dict[int, Sample], findings: list[Finding]) -> set[int]:
+    """Indices whose files are there; whatever else lies there is a finding, but for work in progress."""
+    directory = layout.shard_directory(shard)
+    names = {layout.sample(shard, index).name: index for index in samples}
+    found = set()
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if path.name in names:
+            found.add(names[path.name])
+        elif not path.name.endswith(TEMPORARY_SUFFIX):
+            findings.append(Finding(shard, None, "a file that belongs to no sample of this shard", path, "remove"))
+    return found
+
+
+def _check_file(
+    path: Path, info: RunInfo, sample: Sample, digest: str | None, deep: bool
+) -> tuple[str | None, SampleHeader | None]:
+    try:
+        header = read_sample_header(path)
+    except DumpMalformed as error:
+        return str(error), None
+    except FileNotFoundError:
+        return "the file went away while it was checked", None
+    problem = _check_header(header, info, sample, digest)
+    if problem is None and deep:
+        problem = _check_payload(path, header, sample)
+    return problem, header
+
+
+def _check_header(header: SampleHeader, info: RunInfo, sample: Sample, digest: str | None) -> str | None:
+    target = info.fingerprint.target
+    if (header.run, header.index) != (info.run, sample.index):
+        return f"holds sample {header.index} of run {header.run}"
+    if header.tokens != sample.tokens:
+        return f"holds {header.tokens} tokens where the plan has {sample.tokens}"
+    if digest is not None and header.digest != digest:
+        return f"its digest is {header.digest}, the manifest has {digest}"
+    expected = expected_tensors(sample.tokens, len(target.layers), target.hidden_size, target.norm, target.dtype)
+    wanted = {name: (dtype, shape) for name, dtype, shape in expected} | {LOSS_MASK: ("U8", (sample.tokens,))}
+    if wanted != {name: (t.dtype, t.shape) for name, t in header.file.tensors.items()}:
+        return "holds other tensors than the run's"
+    return None
+
+
+def _check_payload(path: Path, header: SampleHeader, sample: Sample) -> str | None:
+    digest = xxhash.xxh3_128()
+    ids, mask = header.file.tensors[INPUT_IDS], header.file.tensors[LOSS_MASK]
+    with path.open("rb") as file:
+        file.seek(header.file.size + ids.begin)
+        if file.read(ids.end - ids.begin) != sample.input_ids.tobytes():
+            return "its token ids are not the plan's"
+        file.seek(header.file.size + mask.begin)
+        if file.read(mask.end - mask.begin) != sample.loss_mask:
+            return "its loss mask is not the plan's"
+        file.seek(header.file.size)
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    if digest.hexdigest() != header.checksum:
+        return f"its bytes have changed: checksum {digest.hexdigest()}, published with {header.checksum}"
+    return None

@@ -1,0 +1,66 @@
+"""The plugin's settings: ``HSQ_*`` variables of the server's environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hscapture.writer import PENDING_BYTES
+from hsqueue.contracts.errors import UsageError
+from hsqueue.contracts.rid import PREFIX
+from hsqueue.contracts.target import NORMS
+
+DUMP_DIR = Path("/dev/shm/sglang_hs")  # noqa: S108 - the contract's default, made private by whoever makes it
+CAPTURES = ("hsq", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """dump_dir: HSQ_DUMP_DIR. layers: HSQ_LAYERS as written, ``eagle3``, ``all`` or ids. norm: HSQ_NORM.
+    capture: HSQ_CAPTURE, ``hsq`` for hsqueue's own requests only, or ``all``. writers: HSQ_WRITERS, threads.
+    pending_bytes: HSQ_DUMP_PENDING_BYTES, states that may wait to be written.
+    limit: HSQ_DUMP_LIMIT, bytes of unread dumps, or None.
+    """
+
+    dump_dir: Path = DUMP_DIR
+    layers: str = "eagle3"
+    norm: str = "post"
+    capture: str = "hsq"
+    writers: int = 1
+    pending_bytes: int = PENDING_BYTES
+    limit: int | None = None
+
+    def wants(self, rid: str) -> bool:
+        """Whether a request with this rid is dumped."""
+        return self.capture == "all" or rid.startswith(PREFIX)
+
+
+def from_environment(environment: Mapping[str, str]) -> CaptureSettings:
+    """Settings from variables; empty ones count as unset. Raises UsageError, naming the variable."""
+
+    def text(name: str, default: str) -> str:
+        return environment.get(name) or default
+
+    limit = environment.get("HSQ_DUMP_LIMIT")
+    return CaptureSettings(
+        dump_dir=Path(text("HSQ_DUMP_DIR", str(DUMP_DIR))),
+        layers=text("HSQ_LAYERS", "eagle3"),
+        norm=_choice("HSQ_NORM", text("HSQ_NORM", "post"), NORMS),
+        capture=_choice("HSQ_CAPTURE", text("HSQ_CAPTURE", "hsq"), CAPTURES),
+        writers=_positive("HSQ_WRITERS", text("HSQ_WRITERS", "1")),
+        pending_bytes=_positive("HSQ_DUMP_PENDING_BYTES", text("HSQ_DUMP_PENDING_BYTES", str(PENDING_BYTES))),
+        limit=_positive("HSQ_DUMP_LIMIT", limit) if limit else None,
+    )
+
+
+def _choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise UsageError(f"{name} is not understood", expected=" or ".join(allowed), found=repr(value)[:60])
+    return value
+
+
+def _positive(name: str, value: str) -> int:
+    if not value.isascii() or not value.isdecimal() or int(value) < 1:
+        raise UsageError(f"{name} must be a whole number of at least 1", found=repr(value)[:60])
+    return int(value)

@@ -1,0 +1,91 @@
+"""The Celery application of a pinned worker: ``celery -A hsworker worker``, as ``hsqueue worker`` starts it."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import time
+from typing import Any
+
+from celery import Task
+from celery.signals import setup_logging, worker_process_init, worker_ready, worker_shutting_down
+
+from hsqueue.contracts.errors import HsqueueError, UsageError
+from hsqueue.contracts.message import TASK_NAME, ShardMessage
+from hsqueue.queue.app import make_app
+from hsqueue.queue.reaper import Reaper
+from hsqueue.settings import load_settings
+from hsworker.pinning import Pin
+from hsworker.station import Station
+from hsworker.watch import Watch
+
+log = logging.getLogger(__name__)
+
+settings = load_settings()
+if settings.redis_url is None:
+    raise UsageError("HSQ_REDIS_URL is not set", do="Set it to the Redis of the queue; see ops/hsqueue.env.")
+redis_url = settings.redis_url.get_secret_value()
+app = make_app(redis_url)
+
+REPORT_SECONDS = 1.0
+_stations: dict[int, Station] = {}
+_threads: list[Watch | Reaper] = []
+
+
+def station() -> Station:
+    """This process's own; connections and maps must not be shared with the process that forked it."""
+    if os.getpid() not in _stations:
+        _stations[os.getpid()] = Station(Pin.from_environment(), settings, redis_url)
+    return _stations[os.getpid()]
+
+
+@app.task(name=TASK_NAME, bind=True)  # type: ignore[untyped-decorator]
+def extract(self: Task, **kwargs: object) -> str:
+    """Works one shard; see ``Station.work``. An error raised here would be lost with the message, so none is."""
+    last = 0.0
+
+    def report(ended: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= REPORT_SECONDS or ended == total:
+            last = time.monotonic()
+            try:
+                self.send_event("task-progress", result=f"{ended}/{total} samples")
+            except Exception:
+                log.debug("progress could not be sent", exc_info=True)
+
+    try:
+        return station().work(ShardMessage.from_kwargs(kwargs), report)
+    except HsqueueError as error:
+        log.error("a message could not be handled: %s", error)
+        return f"refused: {error}"
+
+
+@setup_logging.connect  # type: ignore[untyped-decorator]
+def _configure_logging(loglevel: int | str | None = None, **_: Any) -> None:
+    from hsqueue.logs import configure
+
+    configure(settings.log, loglevel or logging.INFO)
+
+
+@worker_process_init.connect  # type: ignore[untyped-decorator]
+def _die_with_parent(**_: Any) -> None:
+    """A child without its parent would go on unseen, holding leases that nobody renews for it."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def _start_threads(sender: Any = None, **_: Any) -> None:
+    here = station()
+    queue = here.card.target.queue
+    _threads.append(Watch(here, app, str(sender.hostname), queue))
+    _threads.append(Reaper(app, here.client, redis_url, settings.requeue_grace))
+    for thread in _threads:
+        thread.start()
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def _stop_threads(**_: Any) -> None:
+    for thread in _threads:
+        thread.stop()

@@ -1,0 +1,110 @@
+"""Where dumps come from: a source waits for a request's dump and hands it over as one readable file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from hsqueue.contracts.dump import DUMP_FILE, INPUT_IDS, DumpMeta
+from hsqueue.contracts.errors import DumpMalformed, DumpMissing
+from hsqueue.contracts.rid import RequestId, dump_directory_name, parse_rid
+from hsqueue.contracts.sample import Sample
+from hsqueue.contracts.tensorfile import LENGTH_BYTES, TensorFile, header_length, parse_header
+
+FIRST_PAUSE = 0.001
+LONGEST_PAUSE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """A dump's file and its parsed head. directory: to be removed when the sample is published.
+    ids: the bytes of ``input_ids``, int64 [S].
+    """
+
+    path: Path
+    directory: Path
+    file: TensorFile
+    meta: DumpMeta
+    ids: bytes
+
+
+class DumpSource(Protocol):
+    """One request's dump, by whichever layout the engine writes."""
+
+    def announce(self, rid: RequestId, sample: Sample) -> None:
+        """Called before the request is sent."""
+
+    def wait(self, rid: RequestId, sample: Sample, timeout: float) -> Dump:
+        """Called after the response. Raises DumpMissing after `timeout` seconds, DumpMalformed, DumpAmbiguous."""
+
+    def forget(self, rid: RequestId, *, orphaned: bool) -> None:
+        """Called once the request is over. orphaned: its dump was not taken and may yet appear."""
+
+
+def read_dump(path: Path) -> Dump:
+    """Reads the head and the token ids of a dump, not its states. Raises DumpMalformed, FileNotFoundError."""
+    with path.open("rb") as file:
+        prefix = file.read(LENGTH_BYTES)
+        head = parse_header(prefix + file.read(header_length(prefix)))
+        size = os.fstat(file.fileno()).st_size
+        if size != head.file_bytes:
+            raise DumpMalformed("dump of the wrong length", expected=head.file_bytes, found=size, sample=path)
+        ids = head.tensors.get(INPUT_IDS)
+        if ids is None:
+            raise DumpMalformed("dump without token ids", sample=path)
+        file.seek(head.size + ids.begin)
+        data = file.read(ids.end - ids.begin)
+    return Dump(path, path.parent, head, DumpMeta.from_metadata(head.metadata), data)
+
+
+class RidDumps:
+    """The contract's layout: ``req_<rid>/hidden.safetensors``, complete as soon as it is visible."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def announce(self, rid: RequestId, sample: Sample) -> None:
+        return
+
+    def wait(self, rid: RequestId, sample: Sample, timeout: float) -> Dump:
+        path = self.directory / rid.directory / DUMP_FILE
+        deadline, pause = time.monotonic() + timeout, FIRST_PAUSE
+        while True:
+            try:
+                return read_dump(path)
+            except FileNotFoundError:
+                if time.monotonic() >= deadline:
+                    raise DumpMissing(
+                        f"no dump in {self.directory} within {timeout:.0f} s of the response", sample=rid,
+                        do="See the engine's log for why capture failed; hsqueue doctor checks the directory.",
+                    ) from None  # fmt: skip
+            time.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 1.5)
+
+    def forget(self, rid: RequestId, *, orphaned: bool) -> None:
+        shutil.rmtree(self.directory / rid.directory, ignore_errors=True)
+
+
+def sweep(directory: Path, active_fences: set[int], minimum_age: float) -> int:
+    """Removes dumps of ours that nobody waits for any more: of no active fence and older than `minimum_age` s.
+
+    Orphans of aborted and timed-out requests would fill the directory otherwise. Returns how many.
+    """
+    count = 0
+    now = time.time()
+    for entry in os.scandir(directory):
+        rid = parse_rid(entry.name.removeprefix("req_")) if entry.name.startswith("req_") else None
+        if rid is None or rid.fence in active_fences or entry.name != dump_directory_name(str(rid)):
+            continue
+        try:
+            old = now - entry.stat(follow_symlinks=False).st_mtime >= minimum_age
+        except FileNotFoundError:
+            continue
+        if old:
+            shutil.rmtree(entry.path, ignore_errors=True)
+            count += 1
+    return count

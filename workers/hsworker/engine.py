@@ -1,0 +1,93 @@
+"""The HTTP side of one engine: SGLang's ``/generate`` and what is around it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import requests
+from requests.adapters import HTTPAdapter
+
+from hsqueue.contracts.errors import EngineDown, EngineRefused, RequestTimeout, SampleRefused, UsageError
+from hsworker.matching import Response, parse_response
+
+CONNECT_TIMEOUT = 5.0
+QUICK_TIMEOUT = 10.0
+
+
+class EngineClient:
+    """url: ``http://host:port``. connections: kept open. timeout: seconds to wait for one prefill."""
+
+    def __init__(self, url: str, *, connections: int = 4, timeout: float = 600.0) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"engine URL {url!r} is not understood", do="Write it as http://HOST:PORT.")
+        self.url, self.timeout = url.rstrip("/"), timeout
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self.session.mount(url, HTTPAdapter(pool_connections=1, pool_maxsize=connections, max_retries=0))
+
+    def prefill(self, rid: str, input_ids: list[int]) -> Response:
+        """Runs one prompt through the model and waits for the answer.
+
+        Raises EngineDown where nothing answers any more, RequestTimeout, SampleRefused for a 400, EngineRefused
+        for any other status or answer, ResponseMismatch for an answer of the wrong form.
+        """
+        body = {
+            "input_ids": input_ids,
+            "rid": rid,
+            # A key of its own keeps the prefix cache from shortening this prefill; it may stay on for others.
+            "extra_key": rid,
+            "sampling_params": {"max_new_tokens": 0, "temperature": 0},
+            "stream": False,
+        }
+        try:
+            answer = self.session.post(f"{self.url}/generate", json=body, timeout=(CONNECT_TIMEOUT, self.timeout))
+        except requests.Timeout:
+            self.abort(rid)
+            raise RequestTimeout(
+                f"no answer within {self.timeout:.0f} s", sample=rid,
+                do="If prompts take longer, raise HSQ_REQUEST_TIMEOUT.",
+            ) from None  # fmt: skip
+        except requests.RequestException as error:
+            raise EngineDown(f"{self.url} dropped the connection ({type(error).__name__})", sample=rid) from None
+        if answer.status_code == 400:
+            raise SampleRefused(f"{self.url} refuses the prompt: {_message(answer)}", sample=rid)
+        if answer.status_code != 200:
+            raise EngineRefused(f"{self.url} answered {answer.status_code}: {_message(answer)}", sample=rid)
+        try:
+            return parse_response(answer.json(), rid)
+        except ValueError:
+            raise EngineRefused(f"{self.url} answered something that is not JSON", sample=rid) from None
+
+    def alive(self) -> bool:
+        """Whether the engine answers at all; runs no prefill."""
+        try:
+            return self.session.get(f"{self.url}/model_info", timeout=(2.0, QUICK_TIMEOUT)).status_code == 200
+        except requests.RequestException:
+            return False
+
+    def server_info(self) -> dict[str, Any]:
+        """SGLang's ``/server_info``. Raises EngineDown, naming what to check."""
+        for page in ("server_info", "get_server_info"):
+            try:
+                answer = self.session.get(f"{self.url}/{page}", timeout=(CONNECT_TIMEOUT, QUICK_TIMEOUT))
+                if answer.status_code == 200:
+                    return cast(dict[str, Any], answer.json())
+            except (requests.RequestException, ValueError) as error:
+                raise EngineDown(
+                    f"no engine answers at {self.url} ({type(error).__name__})",
+                    do="Start it, or correct --engine; SGLang takes minutes to load a large model.",
+                ) from None
+        raise EngineDown(
+            f"{self.url} answers, but not as SGLang does", do="Give the URL of an SGLang server or hsqueue engine."
+        )
+
+    def abort(self, rid: str) -> None:
+        """Asks the engine to drop a request; a client that goes away does not stop its prefill."""
+        try:
+            self.session.post(f"{self.url}/abort_request", json={"rid": rid}, timeout=(2.0, 2.0))
+        except requests.RequestException:
+            return
+
+
+def _message(answer: requests.Response) -> str:
+    return " ".join(answer.text.split())[:200]

@@ -1,0 +1,77 @@
+"""Starts a pinned worker: waits for its engine, proves that the dump directory is the engine's, then consumes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from typing import cast
+
+import redis
+
+from hsqueue.contracts.errors import UsageError
+from hsqueue.ledger.connect import redis_errors, require_redis
+from hsqueue.ledger.keys import RUNS
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.planning.target import read_card
+from hsqueue.settings import Settings
+from hsworker.budget import SLOTS
+from hsworker.dumps import sweep
+from hsworker.engine import EngineClient
+from hsworker.pinning import (
+    Pin,
+    check_engine,
+    lock_dump_directory,
+    probe,
+    wait_for_engine,
+)
+
+OVERLAPPING_SHARDS = 2
+
+
+def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str], None]) -> int:
+    """Runs until told to stop. patience: seconds to wait for the engine. say: shows a line to the user.
+
+    Returns the exit status. Raises the named errors of ``hsworker.pinning``, RedisUnreachable, UsageError.
+    """
+    if settings.redis_url is None:
+        raise UsageError("a worker needs Redis", do="Set HSQ_REDIS_URL, as for the producer.")
+    url = settings.redis_url.get_secret_value()
+    client = require_redis(url)
+    engine = EngineClient(pin.engine_url)
+    wait_for_engine(engine, patience, say)
+    lock = lock_dump_directory(pin)
+    card = read_card(pin.dump_dir)
+    check_engine(engine, card)
+    if pin.layout == "rid":
+        sweep(pin.dump_dir, set(), 0.0)
+        probe(engine, pin.dump_dir, card)
+    _clear_former_life(pin, client, url)
+    say(f"worker {pin.name}: {card.server} at {pin.engine_url}, {card.model}, queue {card.target.queue}")
+    os.environ.update(pin.to_environment())
+    os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+    from hsworker.celery import app
+
+    # The lock is inherited by the worker's processes, so that it stands until the last of them is gone.
+    os.set_inheritable(lock.fileno(), True)
+    # The older layout's bookkeeping lives in one process, so its shards do not overlap.
+    processes = OVERLAPPING_SHARDS if pin.layout == "rid" else 1
+    assert processes <= SLOTS
+    app.worker_main(
+        [
+            "worker", f"--concurrency={processes}", f"--queues={card.target.queue}",
+            f"--hostname={pin.name}@{socket.gethostname()}", "--without-mingle", "--without-gossip",
+            "--loglevel=INFO",
+        ]
+    )  # fmt: skip
+    return 0
+
+
+def _clear_former_life(pin: Pin, client: redis.Redis, url: str) -> None:
+    """Drops what this worker's former processes left: under the directory's lock none of them can be alive."""
+    pin.pause_path.unlink(missing_ok=True)
+    pin.budget_path.unlink(missing_ok=True)
+    with redis_errors(url):
+        runs = cast(list[str], client.hkeys(RUNS))
+    for run in runs:
+        Ledger(client, url, run).reclaim(pin.owner)

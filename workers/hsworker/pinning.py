@@ -1,0 +1,194 @@
+"""What a worker is pinned to: one engine, one dump directory, and the proof that they belong together."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import json
+import logging
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from hsqueue.contracts.card import EngineCard
+from hsqueue.contracts.errors import (
+    DumpDirectoryNotShared,
+    DumpMissing,
+    EngineDown,
+    EngineUnfit,
+    UsageError,
+    WorkerAlreadyPinned,
+)
+from hsqueue.contracts.rid import RequestId
+from hsqueue.contracts.sample import Sample
+from hsworker.dumps import RidDumps
+from hsworker.engine import EngineClient
+from hsworker.matching import check_dump, check_response
+
+log = logging.getLogger(__name__)
+
+WORKSPACE = ".hsqueue"
+PROBE_RUN = "probe"
+PROBE_TOKENS = (3, 5, 7, 11, 13)
+WORKER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """engine_url, dump_dir: of one engine. name: of the worker, unique on its node. layout: of the dumps, ``rid``
+    or ``counter``.
+    """
+
+    engine_url: str
+    dump_dir: Path
+    name: str
+    layout: str = "rid"
+
+    def __post_init__(self) -> None:
+        if not WORKER_NAME.fullmatch(self.name):
+            raise UsageError(f"worker name {self.name!r} is not usable", do="Use letters, digits, '-', '_' and '.'.")
+        if self.layout not in ("rid", "counter"):
+            raise UsageError(f"dump layout {self.layout!r} is not known", do="Say rid or counter.")
+
+    @property
+    def owner(self) -> str:
+        """Who holds the leases of this worker: the same after a restart, so that it can drop its own old ones."""
+        return f"{self.name}@{socket.gethostname()}:{self.dump_dir}".replace(" ", "_")
+
+    @property
+    def workspace(self) -> Path:
+        return self.dump_dir / WORKSPACE
+
+    @property
+    def budget_path(self) -> Path:
+        return self.workspace / "budget"
+
+    @property
+    def pause_path(self) -> Path:
+        return self.workspace / "paused"
+
+    def to_environment(self) -> dict[str, str]:
+        """For the processes of the worker."""
+        return {
+            "HSQ_ENGINE_URL": self.engine_url,
+            "HSQ_DUMP_DIR": str(self.dump_dir),
+            "HSQ_WORKER_NAME": self.name,
+            "HSQ_DUMP_LAYOUT": self.layout,
+        }
+
+    @classmethod
+    def from_environment(cls) -> Pin:
+        """Raises UsageError where the process was not started by ``hsqueue worker``."""
+        env = os.environ
+        try:
+            return cls(
+                env["HSQ_ENGINE_URL"], Path(env["HSQ_DUMP_DIR"]), env["HSQ_WORKER_NAME"],
+                env.get("HSQ_DUMP_LAYOUT", "rid"),
+            )  # fmt: skip
+        except KeyError as error:
+            raise UsageError(f"{error} is not set", do="Start workers with hsqueue worker --engine URL.") from None
+
+
+def lock_dump_directory(pin: Pin) -> IO[bytes]:
+    """Makes this the only worker of the directory for as long as the returned file, or a child's copy, is open.
+
+    Raises WorkerAlreadyPinned, DumpDirectoryNotShared where the directory cannot be written.
+    """
+    try:
+        pin.workspace.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (pin.workspace / "lock").open("a+b")
+    except OSError as error:
+        raise DumpDirectoryNotShared(
+            f"{pin.dump_dir} cannot be used ({error.strerror})",
+            do="Give --dump-dir the engine's HSQ_DUMP_DIR, writable for the worker, which removes dumps.",
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise WorkerAlreadyPinned(
+            f"another worker reads {pin.dump_dir}", do="One worker an engine: stop the other, or give each its own."
+        ) from None
+    return lock
+
+
+def wait_for_engine(client: EngineClient, patience: float, say: Callable[[str], None]) -> None:
+    """Waits until the engine answers. patience: seconds. say: told now and then. Raises EngineDown."""
+    deadline = time.monotonic() + patience
+    next_word = 0.0
+    while not client.alive():
+        now = time.monotonic()
+        if now >= deadline:
+            raise EngineDown(
+                f"no engine answers at {client.url} after {patience:.0f} s",
+                do="Start it, or correct --engine; for models that load slowly raise --wait.",
+            )
+        if now >= next_word:
+            say(f"waiting for the engine at {client.url}")
+            next_word = now + 30
+        time.sleep(0.3)
+
+
+def check_engine(client: EngineClient, card: EngineCard) -> None:
+    """Raises EngineUnfit where capture is off, DumpDirectoryNotShared where the card is of another process."""
+    if card.problem:
+        raise EngineUnfit(f"the engine at {client.url} does not capture: {card.problem}", do="See the engine's log.")
+    info = client.server_info()
+    instance = info.get("hsq_instance")
+    if instance is not None and instance != card.instance:
+        raise DumpDirectoryNotShared(
+            f"the dump directory belongs to another engine than {client.url}",
+            expected=f"the card of instance {instance}",
+            found=f"{card.server} on port {card.port}, instance {card.instance}",
+            do="Give --dump-dir the HSQ_DUMP_DIR of that engine.",
+        )
+    port = info.get("port")
+    if isinstance(port, int) and port != card.port:
+        raise DumpDirectoryNotShared(
+            f"the dump directory belongs to another engine than {client.url}",
+            expected=f"port {port}", found=f"port {card.port}",
+            do="Give --dump-dir the HSQ_DUMP_DIR of that engine.",
+        )  # fmt: skip
+
+
+def probe(client: EngineClient, dump_dir: Path, card: EngineCard, timeout: float = 30.0) -> None:
+    """Sends one short prompt and takes its dump: engine, plugin and directory work together, or it raises.
+
+    Raises DumpDirectoryNotShared where the dump does not appear, or the named error of whatever else is wrong.
+    """
+    ids = [t % card.vocab_size for t in PROBE_TOKENS]
+    sample = Sample(0, PROBE_RUN, array.array("q", ids), bytes(len(ids)))
+    rid = RequestId(PROBE_RUN, 0, time.time_ns(), uuid.uuid4().int % 1_000_000)
+    dumps = RidDumps(dump_dir)
+    try:
+        check_response(client.prefill(str(rid), ids), str(rid), len(ids))
+        dump = dumps.wait(rid, sample, timeout)
+        check_dump(dump.meta, dump.file, dump.ids, str(rid), sample, card.target)
+    except DumpMissing:
+        raise DumpDirectoryNotShared(
+            f"{client.url} answered, but its dump did not appear in {dump_dir} within {timeout:.0f} s",
+            do="Give --dump-dir the engine's HSQ_DUMP_DIR, and share that directory between engine and worker.",
+        ) from None
+    finally:
+        dumps.forget(rid, orphaned=True)
+
+
+def write_pause(pin: Pin, kind: str, run_dir: str, reason: str) -> None:
+    """Tells the worker's main process to stop consuming. kind: ``engine`` or ``volume``, what has to recover."""
+    temporary = pin.pause_path.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps({"kind": kind, "run_dir": run_dir, "reason": reason}))
+    temporary.replace(pin.pause_path)
+
+
+def read_pause(pin: Pin) -> dict[str, str] | None:
+    try:
+        found = json.loads(pin.pause_path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

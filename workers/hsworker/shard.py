@@ -1,0 +1,262 @@
+"""One leased shard from its first request to its manifest."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from hsqueue.contracts.errors import EngineDown, HsqueueError, LeaseLost, RedisUnreachable, RetryError
+from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.contracts.sample import GivenUp, Published, Sample
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.planning.shards import read_shard
+from hsqueue.settings import Settings
+from hsqueue.store.files import fsync_directory, make_directory, volume_error
+from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
+from hsqueue.store.manifest import make_manifest, write_manifest
+from hsqueue.store.survey import survey_shard
+from hsworker.budget import Share
+from hsworker.lease import LeaseKeeper
+from hsworker.progress import Send, ShardProgress
+from hsworker.sample import Way, dump_bytes, process
+
+log = logging.getLogger(__name__)
+
+BUDGET_POLL = 0.005
+"""Seconds between two looks at a budget that the other shard may free."""
+
+IDLE_POLL = 0.25
+
+
+class Unexpected(RetryError):
+    """A fault in hsqueue itself, met while a sample was processed; the log has its traceback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a lease ended. ended: the shard has its manifest. stopped_by: why it has none."""
+
+    shard: int
+    samples: int
+    ended: bool
+    done: int
+    skipped: int
+    failed: int
+    stopped_by: HsqueueError | None
+
+    def __str__(self) -> str:
+        parts = [f"{self.done}/{self.samples} done"]
+        parts += [f"{n} {name}" for n, name in ((self.skipped, "skipped"), (self.failed, "failed")) if n]
+        return ", ".join(parts) + (f"; stopped: {self.stopped_by}" if self.stopped_by else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    index: int
+    published: Published | None
+    error: HsqueueError | None
+
+
+class ShardRun:
+    """Works one shard under `keeper`'s lease. report: called with (samples ended, all) now and then."""
+
+    def __init__(
+        self,
+        info: RunInfo,
+        layout: RunLayout,
+        ledger: Ledger,
+        keeper: LeaseKeeper,
+        share: Share,
+        settings: Settings,
+        way: Callable[[Callable[[], None]], Way],
+        report: Callable[[int, int], None],
+    ) -> None:
+        self.info, self.layout, self.ledger, self.keeper = info, layout, ledger, keeper
+        self.share, self.settings, self.report = share, settings, report
+        self.shard = keeper.lease.shard
+        self.indices = info.shard_range(self.shard)
+        self._events: queue.SimpleQueue[_Ended | None] = queue.SimpleQueue()
+        self.way = way(lambda: self._events.put(None))
+        self._committed: dict[int, Published] = {}
+        self._uncommitted: list[Published] = []
+        self._given_up: dict[int, GivenUp] = {}
+        self._last_commit = time.monotonic()
+
+    def run(self) -> Outcome:
+        """Does what is left of the shard. Raises nothing for a sample's sake; see ``Outcome.stopped_by``."""
+        try:
+            samples = {sample.index: sample for sample in read_shard(self.layout.plan_shard(self.shard))}
+            self._adopt()
+            left = {i: s.tokens for i, s in samples.items() if i not in self._committed and i not in self._given_up}
+            progress = ShardProgress(left, self.ledger.suspects(left), self.settings.max_attempts)
+            self._work(progress, samples)
+            stopped = self._close(progress)
+        except HsqueueError as error:
+            stopped = error
+        return self._outcome(stopped)
+
+    # --- before: what is there already -------------------------------------------------------------------
+
+    def _adopt(self) -> None:
+        """Takes over what an earlier lease published or gave up, and clears what it left half done."""
+        self.share.declare(wants=True, fence=self.keeper.lease.fence)
+        directory = self.layout.shard_directory(self.shard)
+        make_directory(directory)
+        state = survey_shard(self.layout, self.info, self.shard)
+        recorded = self.ledger.done_in(self.indices)
+        try:
+            for index in state.damaged:
+                self.layout.sample(self.shard, index).unlink(missing_ok=True)
+            for entry in os.scandir(directory):
+                if entry.name.endswith(TEMPORARY_SUFFIX):
+                    Path(entry.path).unlink(missing_ok=True)
+        except OSError as error:
+            raise volume_error(error, directory / "x") from error
+        lost = recorded - {d.index for d in state.done}
+        if lost or state.stale:
+            self.layout.manifest(self.shard).unlink(missing_ok=True)
+        if lost:
+            planned = {s.index: s.tokens for s in read_shard(self.layout.plan_shard(self.shard))}
+            self.ledger.forget(self.shard, {index: planned[index] for index in lost})
+        self._given_up = self.ledger.given_up(self.indices)
+        if state.ended:
+            self._given_up |= {g.index: g for g in state.given_up}
+        self._uncommitted = [d for d in state.done if d.index not in recorded]
+        self._committed = {d.index: d for d in state.done if d.index in recorded}
+        self._given_up = {i: g for i, g in self._given_up.items() if i not in {d.index for d in state.done}}
+        self._commit(list(self._given_up.values()) if state.ended else [])
+
+    # --- during ------------------------------------------------------------------------------------------
+
+    def _work(self, progress: ShardProgress, samples: dict[int, Sample]) -> None:
+        threads = self.settings.max_in_flight + self.settings.publishers
+        with ThreadPoolExecutor(threads, thread_name_prefix="sample") as pool:
+            while not progress.over:
+                if not self.keeper.valid:
+                    progress.stop(LeaseLost(f"the lease of shard {self.shard} is lost"))
+                send = progress.next(time.monotonic())
+                self.share.declare(wants=send is not None, fence=self.keeper.lease.fence)
+                if send is not None and self._take(send, samples):
+                    progress.started(send)
+                    pool.submit(self._process, samples[send.index], send)
+                    continue
+                self._await(progress, BUDGET_POLL if send is not None else self._pause(progress))
+                self._commit_when_due(progress)
+            self.share.declare(wants=False, fence=self.keeper.lease.fence)
+
+    def _take(self, send: Send, samples: dict[int, Sample]) -> bool:
+        return self.share.take(dump_bytes(self.way.target, samples[send.index].tokens), alone=send.alone)
+
+    def _pause(self, progress: ShardProgress) -> float:
+        pause = progress.pause(time.monotonic())
+        return IDLE_POLL if pause is None else min(IDLE_POLL, pause + 0.001)
+
+    def _process(self, sample: Sample, send: Send) -> None:
+        published, error = None, None
+        try:
+            published = process(self.way, sample, send.attempt)
+        except HsqueueError as known:
+            error = known
+        except Exception as unknown:
+            log.exception("run %s shard %d sample %d: unexpected error", self.info.run, self.shard, sample.index)
+            error = Unexpected(f"{type(unknown).__name__}: {unknown}", sample=sample.index)
+        if send.alone:
+            self.share.yield_alone()
+        self._events.put(_Ended(sample.index, published, error))
+
+    def _await(self, progress: ShardProgress, timeout: float) -> None:
+        """Waits for one event, then takes all that have come."""
+        try:
+            event = self._events.get(timeout=timeout)
+            while True:
+                if event is not None:
+                    self._record(progress, event)
+                event = self._events.get_nowait()
+        except queue.Empty:
+            return
+
+    def _record(self, progress: ShardProgress, event: _Ended) -> None:
+        if event.published is not None:
+            progress.succeeded(event.published)
+            self._uncommitted.append(event.published)
+            return
+        assert event.error is not None
+        progress.failed(event.index, event.error, time.monotonic())
+        log.debug("run %s shard %d sample %d: %s", self.info.run, self.shard, event.index, event.error)
+
+    def _commit_when_due(self, progress: ShardProgress) -> None:
+        due = time.monotonic() - self._last_commit >= self.settings.commit_every
+        if self._uncommitted and (due or len(self._uncommitted) >= self.settings.commit_samples):
+            try:
+                self._commit([])
+            except RedisUnreachable as error:
+                self._last_commit = time.monotonic()
+                log.warning("shard %d: %s", self.shard, error)
+            except HsqueueError as error:
+                progress.stop(error)
+
+    def _commit(self, given_up: list[GivenUp]) -> None:
+        """Records what stands on the volume, after it would survive a power cut."""
+        if self._uncommitted or given_up:
+            directory = self.layout.shard_directory(self.shard)
+            try:
+                fsync_directory(directory)
+            except OSError as error:
+                raise volume_error(error, directory / "x") from error
+            self.ledger.commit(self.keeper.lease, self._uncommitted, given_up)
+            self._committed |= {d.index: d for d in self._uncommitted}
+            self._uncommitted = []
+        self._last_commit = time.monotonic()
+        self.report(len(self._committed) + len(self._given_up), len(self.indices))
+
+    # --- after -------------------------------------------------------------------------------------------
+
+    def _close(self, progress: ShardProgress) -> HsqueueError | None:
+        """Commits, and writes the manifest where every sample has ended. Returns why it could not."""
+        self._given_up |= progress.given_up
+        if isinstance(progress.stopped_by, EngineDown):
+            self.ledger.suspect(progress.downed)
+        self._commit_while_leased(list(progress.given_up.values()))
+        if len(self._committed) + len(self._given_up) < len(self.indices):
+            self.ledger.release(self.keeper.lease)
+            return progress.stopped_by
+        lease = self.keeper.lease
+        self.keeper.check()
+        write_manifest(
+            self.layout,
+            make_manifest(
+                self.info.run,
+                self.shard,
+                lease.fence,
+                lease.owner,
+                self._committed.values(),
+                self._given_up.values(),
+            ),
+        )
+        if not self.ledger.finish(lease):
+            return LeaseLost(f"the lease of shard {self.shard} was lost at its end")
+        return progress.stopped_by
+
+    def _commit_while_leased(self, given_up: list[GivenUp]) -> None:
+        """Redis may be restarting; as long as the lease lives, its last commit is worth waiting for."""
+        while True:
+            try:
+                return self._commit(given_up)
+            except RedisUnreachable:
+                if not self.keeper.valid:
+                    raise
+                time.sleep(IDLE_POLL)
+
+    def _outcome(self, stopped: HsqueueError | None) -> Outcome:
+        skipped = sum(g.ending == "skipped" for g in self._given_up.values())
+        ended = len(self._committed) + len(self._given_up) == len(self.indices)
+        return Outcome(
+            self.shard, len(self.indices), ended, len(self._committed), skipped,
+            len(self._given_up) - skipped, stopped,
+        )  # fmt: skip

@@ -1,0 +1,213 @@
+"""One process of a pinned worker: its engine, its budget, and the runs that it has opened."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hsqueue.contracts.errors import (
+    EngineUnfit,
+    FingerprintMismatch,
+    HsqueueError,
+    Kind,
+    LeaseLost,
+    RunNotFound,
+    StopError,
+    VolumeUnusable,
+)
+from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.contracts.message import ShardMessage
+from hsqueue.ledger.connect import connect
+from hsqueue.ledger.ledger import Ledger, Refusal
+from hsqueue.planning.plan import load_run
+from hsqueue.planning.target import read_card
+from hsqueue.settings import Settings
+from hsqueue.store.layout import RunLayout
+from hsworker.budget import Budget, Limits, Share
+from hsworker.counter_dumps import CounterDumps
+from hsworker.dumps import DumpSource, RidDumps, sweep
+from hsworker.engine import EngineClient
+from hsworker.lease import LeaseKeeper
+from hsworker.pinning import Pin, read_pause, write_pause
+from hsworker.sample import Way
+from hsworker.shard import Outcome, ShardRun
+
+log = logging.getLogger(__name__)
+
+TURN_POLL = 0.02
+COUNTER_SETTLE = 0.25
+COUNTER_PATIENCE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    info: RunInfo
+    layout: RunLayout
+    ledger: Ledger
+
+
+class Station:
+    """What the tasks of one process share. redis_url: of the ledger."""
+
+    def __init__(self, pin: Pin, settings: Settings, redis_url: str) -> None:
+        self.pin, self.settings, self.redis_url = pin, settings, redis_url
+        self.client = connect(redis_url)
+        self.card = read_card(pin.dump_dir)
+        self.engine = EngineClient(
+            pin.engine_url,
+            connections=settings.max_in_flight + settings.publishers,
+            timeout=settings.request_timeout,
+        )
+        self.budget = Budget(pin.budget_path, Limits(settings.max_in_flight, settings.max_dump_bytes))
+        self.dumps = self._dump_source()
+        self._runs: dict[str, OpenRun] = {}
+        self._roots: dict[str, Path] = {}
+
+    def work(self, message: ShardMessage, report: Callable[[int, int], None]) -> str:
+        """Handles one message, from its turn to its shard's end. Returns what happened, for people.
+
+        Raises nothing that a message deserves to be sent again for: the ledger and the reaper see to that.
+        """
+        share = self.budget.open()
+        try:
+            if not self._await_turn(share):
+                return self._hand_back(message, "paused")
+            self._refresh_card()
+            run = self._open(message.run)
+            outcome = self._lease_and_run(run, message.shard, share, report)
+        except HsqueueError as error:
+            log.error("run %s shard %d: %s", message.run, message.shard, error)
+            self._pause_for(error, message)
+            return self._hand_back(message, str(error))
+        finally:
+            share.close()
+        if isinstance(outcome, Refusal):
+            return f"skipped: {outcome.why} {outcome.holder}".rstrip()
+        if outcome.stopped_by is not None:
+            self._pause_for(outcome.stopped_by, message)
+        return str(outcome)
+
+    def _lease_and_run(
+        self, run: OpenRun, shard: int, share: Share, report: Callable[[int, int], None]
+    ) -> Outcome | Refusal:
+        granted = run.ledger.acquire(shard, self.pin.owner, self.settings.lease_ttl)
+        if isinstance(granted, Refusal):
+            if granted.why == "unknown":
+                raise StopError(f"Redis lost run {run.info.run}", do=f"Run hsqueue enqueue {run.layout.root}.")
+            return granted
+        with LeaseKeeper(run.ledger, granted, self.settings.lease_ttl) as keeper:
+
+            def way(answered: Callable[[], None]) -> Way:
+                return Way(
+                    run=run.info.run, shard=shard, fence=granted.fence, target=run.info.fingerprint.target,
+                    card=self.card, layout=run.layout, engine=self.engine, dumps=self.dumps, share=share,
+                    dump_timeout=self.settings.dump_timeout, is_same_engine=self._is_same_engine,
+                    may_publish=keeper.check, answered=answered,
+                )  # fmt: skip
+
+            outcome = ShardRun(run.info, run.layout, run.ledger, keeper, share, self.settings, way, report).run()
+        level = logging.INFO if outcome.stopped_by is None else logging.WARNING
+        log.log(level, "run %s shard %d lease %d: %s", run.info.run, shard, granted.fence, outcome)
+        return outcome
+
+    # --- the engine --------------------------------------------------------------------------------------
+
+    def _dump_source(self) -> DumpSource:
+        if self.pin.layout == "rid":
+            return RidDumps(self.pin.dump_dir)
+        patience = min(COUNTER_PATIENCE, self.settings.dump_timeout)
+        return CounterDumps(self.pin.dump_dir, self.card, self.pin.workspace, COUNTER_SETTLE, patience)
+
+    def _is_same_engine(self) -> bool:
+        try:
+            return read_card(self.pin.dump_dir).instance == self.card.instance
+        except HsqueueError:
+            return False
+
+    def _refresh_card(self) -> None:
+        """A restarted engine has a new card; one that is something else now is refused."""
+        card = read_card(self.pin.dump_dir)
+        different = self.card.target.differences(card.target)
+        if different:
+            listed = "; ".join(f"{name}: was {a}, is {b}" for name, (a, b) in different.items())
+            raise EngineUnfit(
+                f"the engine at {self.pin.engine_url} was restarted as something else ({listed})",
+                do="Restart it as it was, or restart this worker to serve runs of the new kind.",
+            )
+        self.card = card
+
+    # --- runs --------------------------------------------------------------------------------------------
+
+    def _open(self, run: str) -> OpenRun:
+        if run not in self._runs:
+            ledger = Ledger(self.client, self.redis_url, run)
+            known = ledger.info()
+            if known is None:
+                raise RunNotFound(f"Redis knows no run {run}", do="Run hsqueue enqueue RUN; it rebuilds the ledger.")
+            root = self._roots[run] = self._inside_volumes(Path(known.dir))
+            info = load_run(root)
+            if info.run != run:
+                raise RunNotFound(f"{root} holds another run", expected=run, found=info.run)
+            self._check_fit(info)
+            self._runs[run] = OpenRun(info, RunLayout(root), ledger)
+        return self._runs[run]
+
+    def _inside_volumes(self, root: Path) -> Path:
+        volumes = [volume.resolve() for volume in self.settings.volumes]
+        if volumes and not any(root.resolve().is_relative_to(volume) for volume in volumes):
+            raise VolumeUnusable(
+                f"{root} lies outside the volumes that this worker may write to",
+                expected=":".join(map(str, volumes)),
+                do="Move the run there, or add its directory to HSQ_VOLUMES.",
+            )
+        return root
+
+    def _check_fit(self, info: RunInfo) -> None:
+        different = info.fingerprint.target.differences(self.card.target)
+        if different:
+            listed = "; ".join(f"{name}: the run needs {a}, the engine is {b}" for name, (a, b) in different.items())
+            raise FingerprintMismatch(
+                f"run {info.run} needs another engine ({listed})",
+                do="Start the engine with what the run needs, or plan a run for this engine.",
+            )
+
+    # --- turns and pauses --------------------------------------------------------------------------------
+
+    def _await_turn(self, share: Share) -> bool:
+        """Waits while an elder shard has something to send; False where the worker is paused meanwhile."""
+        while True:
+            if self.pin.pause_path.exists():
+                return False
+            if share.is_turn():
+                return True
+            time.sleep(TURN_POLL)
+
+    def _pause_for(self, error: HsqueueError, message: ShardMessage) -> None:
+        if error.kind is Kind.ENGINE_DOWN or isinstance(error, EngineUnfit):
+            kind = "engine"
+        elif isinstance(error, VolumeUnusable | RunNotFound):
+            kind = "volume"
+        else:
+            return
+        if isinstance(error, LeaseLost) or read_pause(self.pin) is not None:
+            return
+        write_pause(self.pin, kind, str(self._roots.get(message.run, "")), str(error))
+
+    def _hand_back(self, message: ShardMessage, why: str) -> str:
+        """The message goes; its shard does not count as queued any more, so the reaper sends it again at once."""
+        try:
+            Ledger(self.client, self.redis_url, message.run).unqueue([message.shard])
+        except HsqueueError as error:
+            log.warning("run %s shard %d: %s", message.run, message.shard, error)
+        return f"handed back: {why}"
+
+    def sweep(self) -> int:
+        """Removes orphaned dumps of ours. Returns how many."""
+        if self.pin.layout != "rid":
+            return 0
+        fences = {slot.fence for slot in self.budget.slots()}
+        age = self.settings.request_timeout + self.settings.dump_timeout
+        return sweep(self.pin.dump_dir, fences, age)

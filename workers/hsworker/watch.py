@@ -1,0 +1,111 @@
+"""The worker's main process: pauses consuming while its engine or the volume is away, reaps, and says it lives."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from hsqueue.contracts.errors import HsqueueError
+from hsqueue.ledger.connect import redis_errors
+from hsqueue.ledger.keys import WORKERS
+from hsqueue.planning.target import read_card
+from hsworker.pinning import check_engine, read_pause
+from hsworker.station import Station
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 5.0
+SWEEP_SECONDS = 60.0
+WATCH_SECONDS = 0.5
+
+
+class Watch(threading.Thread):
+    """celery: the application. hostname: Celery's name of this worker. queue: what it consumes."""
+
+    def __init__(self, station: Station, celery: Any, hostname: str, queue: str) -> None:
+        super().__init__(name="watch", daemon=True)
+        self.station, self.celery, self.hostname, self.queue = station, celery, hostname, queue
+        self.stopping = threading.Event()
+        self._paused_by = ""
+
+    def run(self) -> None:
+        next_beat = next_sweep = 0.0
+        while not self.stopping.wait(WATCH_SECONDS):
+            now = time.monotonic()
+            try:
+                self._watch_pause()
+                if now >= next_beat:
+                    self._beat()
+                    next_beat = now + HEARTBEAT_SECONDS
+                if now >= next_sweep:
+                    self.station.sweep()
+                    next_sweep = now + SWEEP_SECONDS
+            except HsqueueError as error:
+                log.warning("%s", error)
+            except Exception:
+                # Ending here would leave the worker paused or silent for good.
+                log.exception("unexpected error in the worker's watch; it goes on")
+
+    def stop(self) -> None:
+        self.stopping.set()
+
+    def _watch_pause(self) -> None:
+        pause = read_pause(self.station.pin)
+        if pause is None:
+            return
+        if not self._paused_by:
+            self._paused_by = pause["reason"]
+            log.warning("paused: %s", self._paused_by)
+            self.celery.control.cancel_consumer(self.queue, destination=[self.hostname])
+            self._beat()
+        if self._recovered(pause):
+            self.station.pin.pause_path.unlink(missing_ok=True)
+            self.celery.control.add_consumer(self.queue, destination=[self.hostname])
+            log.warning("resumed: the %s is back", pause["kind"])
+            self._paused_by = ""
+            self._beat()
+
+    def _recovered(self, pause: dict[str, str]) -> bool:
+        if pause["kind"] == "volume":
+            return _is_writable(Path(pause["run_dir"])) if pause["run_dir"] else True
+        if not self.station.engine.alive():
+            return False
+        try:
+            card = read_card(self.station.pin.dump_dir)
+            check_engine(self.station.engine, card)
+        except HsqueueError as error:
+            log.debug("not resumed yet: %s", error)
+            return False
+        return not self.station.card.target.differences(card.target)
+
+    def _beat(self) -> None:
+        beat = {
+            "time": time.time(), "host": socket.gethostname(), "pid": os.getpid(),
+            "engine": self.station.pin.engine_url, "queue": self.queue, "paused": self._paused_by,
+        }  # fmt: skip
+        with redis_errors(self.station.redis_url):
+            self.station.client.hset(WORKERS, self.hostname, json.dumps(beat))
+
+
+def _is_writable(directory: Path) -> bool:
+    """By writing: access bits say nothing about a full or read-only volume."""
+    path = directory / f".hsqueue-{uuid.uuid4().hex[:8]}.tmp"
+    try:
+        with path.open("xb") as file:
+            file.write(bytes(1 << 20))
+            os.fsync(file.fileno())
+    except OSError:
+        return False
+    finally:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            log.debug("%s could not be removed", path)
+    return True
