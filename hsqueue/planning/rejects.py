@@ -120,7 +120,7 @@ def summarise(rejected: Iterable[Rejected], examples: int, more: object) -> list
     for reason, count in counts.most_common():
         lines.append(f"{count} rejected: {reason}")
         shown = first.get(reason, [])
-        lines += [f"  {one.file}:{one.line}{_named(one.id)}: {one.detail}" for one in shown]
+        lines += [_printable(f"  {one.file}:{one.line}{_named(one.id)}: {one.detail}") for one in shown]
         if count > len(shown):
             lines.append(f"  and {count - len(shown)} more in {more}")
     return lines
@@ -128,6 +128,11 @@ def summarise(rejected: Iterable[Rejected], examples: int, more: object) -> list
 
 def _named(id: str | None) -> str:
     return "" if id is None else f" (id {id[:80]})"
+
+
+def _printable(text: str) -> str:
+    """Ids and keys are foreign: a terminal gets no control character and no half of a surrogate pair."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def rejection_summary(path: Path, examples: int = 3) -> list[str]:

@@ -9,6 +9,8 @@ url=http://127.0.0.1:$((30000 + SLURM_JOB_ID % 250 * 10 + gpu))
 export HSQ_DUMP_DIR=/dev/shm/hsqueue-$SLURM_JOB_ID-$gpu
 # Celery then takes SIGTERM for a soft shutdown: up to 30 seconds to finish, then what is left goes back.
 export REMAP_SIGTERM=SIGQUIT
+# A job that was requeued may find what it left here the last time.
+rm -rf "$HSQ_DUMP_DIR"
 mkdir -m 0700 "$HSQ_DUMP_DIR" || exit
 
 # Slurm restarts nothing, so an engine that went down is started again here; its worker waits for it meanwhile.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -110,9 +111,7 @@ THOUGHT = "<think>\nhm\n</think>\n\n"
         (plain, talk("q", "a", "q2", "b"), ["a\n", "b\n"]),
     ],
 )
-def test_a_turn_is_what_the_model_would_write(
-    render: Render, messages: list[Message], expected: list[str]
-) -> None:
+def test_a_turn_is_what_the_model_would_write(render: Render, messages: list[Message], expected: list[str]) -> None:
     assert spoken(render, messages) == expected
 
 
@@ -129,7 +128,9 @@ def test_chatml_spans_hold_the_answers_whatever_they_say(turns: list[tuple[str, 
 def test_rewritten_turns_are_found_whatever_they_say(turns: list[tuple[str, str]]) -> None:
     messages = talk(*(content for q, a in turns for content in (q, f"{THOUGHT}{a}")))
     answers = [answer for _, answer in turns]
-    assert spoken(reasoning, messages) == [f"{a}<|im_end|>" for a in answers[:-1]] + [f"{THOUGHT}{answers[-1]}<|im_end|>"]
+    assert spoken(reasoning, messages) == [f"{a}<|im_end|>" for a in answers[:-1]] + [
+        f"{THOUGHT}{answers[-1]}<|im_end|>"
+    ]
 
 
 def test_a_tool_call_without_content_is_found_in_a_rewritten_turn() -> None:
@@ -180,7 +181,7 @@ def test_token_mask_agrees_with_its_definition(widths: list[int], data: st.DataO
     bounds = [0]
     for width in widths:
         bounds.append(bounds[-1] + width)
-    offsets = list(zip(bounds, bounds[1:], strict=False))
+    offsets = list(pairwise(bounds))
     begin = data.draw(st.integers(0, bounds[-1]))
     end = data.draw(st.integers(begin, bounds[-1]))
     expected = bytes(begin < end and (begin <= b < end or b < begin < e) for b, e in offsets)

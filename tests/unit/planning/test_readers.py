@@ -80,9 +80,7 @@ def test_a_bad_line_costs_only_itself(tmp_path: Path, line: bytes, reason: Reaso
 
 
 @pytest.mark.parametrize("ending", [b"\n", b""])
-def test_a_line_beyond_the_limit_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: bytes
-) -> None:
+def test_a_line_beyond_the_limit_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: bytes) -> None:
     monkeypatch.setattr(readers, "RECORD_LIMIT", 64)
     monkeypatch.setattr(readers, "CHUNK", 16)
     path, last = tmp_path / "a.jsonl", b'{"id": 3}\n' if ending else b""
@@ -106,9 +104,7 @@ def test_a_line_beyond_the_limit_is_passed_over(
         b'[{"a": "' + b"x" * 200,
     ],
 )
-def test_a_damaged_array_stops_the_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
-) -> None:
+def test_a_damaged_array_stops_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(readers, "RECORD_LIMIT", 64)
     monkeypatch.setattr(readers, "CHUNK", 16)
     (tmp_path / "a.json").write_bytes(content)
@@ -127,7 +123,7 @@ def test_arrays_may_be_empty_or_hold_what_is_no_record(tmp_path: Path) -> None:
 
 
 @given(
-    st.lists(st.dictionaries(st.text("a\\\"é狐", max_size=3), st.integers() | st.floats(allow_nan=False), max_size=3)),
+    st.lists(st.dictionaries(st.text('a\\"é狐', max_size=3), st.integers() | st.floats(allow_nan=False), max_size=3)),
     st.integers(1, 9),
 )
 def test_an_array_reads_the_same_whatever_the_window(
@@ -138,7 +134,6 @@ def test_an_array_reads_the_same_whatever_the_window(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(readers, "CHUNK", chunk)
         found = [row.record for row in read_rows(SourceFile(path, Kind.JSON))]
-    # A chunk smaller than the head of the file cannot see that it is an array; the head is read as one chunk.
     assert found == elements
 
 

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsqueue.planning.records import Conversation, Text, Tokens, parse_body, record_id
+from hsqueue.planning.records import Conversation, Message, Text, Tokens, parse_body, record_id
 from hsqueue.planning.rejects import Reason, Reject
 
+USER: Message
+ASSISTANT: Message
 USER, ASSISTANT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 
 
@@ -77,7 +79,7 @@ def test_roles_beside_the_two(said: str, role: str) -> None:
 
 
 def test_what_templates_use_beside_the_content_is_kept_and_the_rest_is_not() -> None:
-    call = {"role": "assistant", "content": None, "tool_calls": [{"name": "f"}], "weight": 1, "name": None}
+    call: Message = {"role": "assistant", "content": None, "tool_calls": [{"name": "f"}], "weight": 1, "name": None}
     found = parse_body({"messages": [USER, call]})
     assert found == Conversation([USER, {"role": "assistant", "content": "", "tool_calls": [{"name": "f"}]}])
 
@@ -100,7 +102,7 @@ def test_no_tools(tools: object) -> None:
 
 
 def test_a_system_prompt_beside_the_conversation_comes_first_unless_there_is_one() -> None:
-    system = {"role": "system", "content": "s"}
+    system: Message = {"role": "system", "content": "s"}
     assert parse_body({"messages": [USER], "system": "s"}) == Conversation([system, USER])
     assert parse_body({"messages": [system, USER], "system": "t"}) == Conversation([system, USER])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -128,8 +129,6 @@ def test_a_file_that_changes_while_it_is_planned_is_noticed(tmp_path: Path, chan
     if change == "grow":
         path.write_bytes(b"1\n2\n")
     elif change == "touch":
-        import os
-
         os.utime(path, ns=(1, measured[0].modified + 1))
     else:
         path.unlink()

@@ -103,7 +103,7 @@ def test_a_text_is_supervised_everywhere(tokenizer_directory: MakeDirectory) -> 
 def test_order_is_kept_across_forms_and_failures(tokenizer_directory: MakeDirectory) -> None:
     tokenizer = Tokenizer.load(tokenizer_directory(CHATML))
     broken = Conversation([{"role": "user", "content": "x", "name": "n"}, {"role": "user"}])
-    bodies = [talk("q", "one"), Text("two"), broken, talk("q", "three"), Text("four")]
+    bodies: list[Conversation | Text] = [talk("q", "one"), Text("two"), broken, talk("q", "three"), Text("four")]
     found = tokenizer.encode(bodies)
     assert isinstance(found[2], Reject)
     assert found[2].reason is Reason.TEMPLATE_FAILED
@@ -198,9 +198,7 @@ def test_a_missing_template_file(tokenizer_directory: MakeDirectory, tmp_path: P
         Tokenizer.load(tokenizer_directory(None), tmp_path / "missing.jinja")
 
 
-def test_without_transformers_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_transformers_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     real = builtins.__import__
 
     def without(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,44 @@
+# make demo and make test work on a machine with python3, make and git; each makes the environment it needs.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types unit integration chaos format clean help
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	touch $@
+
+demo: $(VENV)/.ready ## Run the main job on this machine, with one worker killed half way
+	$(BIN)/python examples/demo.py demo-run
+
+test: lint types unit integration chaos ## Run everything that CI runs
+
+lint: $(VENV)/.ready ## Style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.ready ## Strict types
+	$(BIN)/mypy
+
+unit: $(VENV)/.ready ## Fast tests without servers
+	$(BIN)/pytest tests/unit -q
+
+integration: $(VENV)/.ready ## Tests with a real Redis, real workers and the embedded engine
+	$(BIN)/pytest tests/integration -q
+
+chaos: $(VENV)/.ready ## Tests that kill things
+	$(BIN)/pytest tests/chaos -q
+
+format: $(VENV)/.ready ## Rewrite the code in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove what make made
+	rm -rf $(VENV) demo-run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
