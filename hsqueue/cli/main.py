@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 
 import typer
@@ -55,8 +56,18 @@ def version() -> None:
     print(__version__)
 
 
+class Interrupted(BaseException):
+    """Somebody asked the command to end. No KeyboardInterrupt, which the library would answer with a bare word."""
+
+
+def _interrupt(*_: object) -> None:
+    raise Interrupted
+
+
 def main() -> None:
     """Runs the command line and exits with its status."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         app()
     except UsageError as error:
@@ -65,7 +76,7 @@ def main() -> None:
     except HsqueueError as error:
         err(str(error))
         sys.exit(FAULT)
-    except KeyboardInterrupt:
+    except Interrupted:
         err("interrupted; what is done stays done, the same command goes on from there")
         sys.exit(INCOMPLETE)
     except BrokenPipeError:

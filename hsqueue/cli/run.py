@@ -154,7 +154,8 @@ def _conclude(run: Run, before: Snapshot, after: Snapshot, seconds: float, deep:
         warn(f"{plural(after.skipped, 'sample')} skipped; why: hsqueue ledger show {run.root}")
     if after.failed:
         err(
-            f"{plural(after.failed, 'sample')} failed; why: hsqueue ledger show {run.root}; again: hsqueue retry {run.root}"
+            f"{plural(after.failed, 'sample')} failed; why: hsqueue ledger show {run.root}; "
+            f"again: hsqueue retry {run.root}"
         )
     if not found.clean:
         return FAULT

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from hsqueue.contracts import CONTRACT_VERSION
+from hsqueue.contracts import CONTRACT_VERSION, fields
 from hsqueue.contracts.errors import EngineUnfit
-from hsqueue.contracts.target import Target
+from hsqueue.contracts.target import DTYPES, NORMS, Target
 
 CARD_NAME = "engine.json"
 
@@ -57,19 +58,45 @@ class EngineCard:
     def from_json(cls, text: str | bytes) -> EngineCard:
         """Raises EngineUnfit where `text` is no card or one of another contract version."""
         try:
-            fields = json.loads(text)
-            version = fields["contract"]
+            table = json.loads(text)
+            version = table["contract"]
             if version == CONTRACT_VERSION:
-                for name in ("layers", "layers_asked", "layers_held"):
-                    fields[name] = tuple(int(k) for k in fields[name])
-                return cls(**fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+                return cls._checked(table)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             raise EngineUnfit(
-                f"the engine's card is damaged ({error})", do="Restart the engine; it writes a new card."
+                f"the engine's card is damaged ({str(error)[:120]})", do="Restart the engine; it writes a new card."
             ) from None
         raise EngineUnfit(
             "the engine's capture plugin speaks another contract version",
             expected=CONTRACT_VERSION,
             found=version,
             do="Install the same hsqueue version beside the engine and the worker.",
+        )
+
+    @classmethod
+    def _checked(cls, table: dict[str, Any]) -> EngineCard:
+        ranks = table["ranks"]
+        if not isinstance(ranks, dict):
+            raise ValueError(f"ranks is {ranks!r:.40}, not an object")
+        return cls(
+            contract=fields.count(table, "contract"),
+            instance=fields.text(table, "instance"),
+            model=fields.text(table, "model"),
+            weights=fields.text(table, "weights"),
+            num_layers=fields.count(table, "num_layers", 1),
+            hidden_size=fields.count(table, "hidden_size", 1),
+            vocab_size=fields.count(table, "vocab_size", 1),
+            context_length=fields.count(table, "context_length", 1),
+            dtype=fields.text(table, "dtype", DTYPES),
+            layers=fields.counts(table, "layers"),
+            layers_asked=fields.counts(table, "layers_asked"),
+            layers_held=fields.counts(table, "layers_held"),
+            norm=fields.text(table, "norm", NORMS),
+            server=fields.text(table, "server"),
+            host=fields.text(table, "host"),
+            port=fields.count(table, "port"),
+            pid=fields.count(table, "pid"),
+            started=fields.seconds(table, "started"),
+            ranks={str(name): fields.count(ranks, name) for name in ranks},
+            problem=fields.text(table, "problem"),
         )

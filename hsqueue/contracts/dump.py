@@ -116,8 +116,10 @@ def _count(text: str) -> int:
 
 def _counts(text: str) -> tuple[int, ...]:
     values = json.loads(text)
-    if not isinstance(values, list) or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
-        raise ValueError(f"{text[:40]!r} is not a list of integers")
+    if not isinstance(values, list) or not all(
+        isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in values
+    ):
+        raise ValueError(f"{text[:40]!r} is not a list of counts")
     return tuple(values)
 
 

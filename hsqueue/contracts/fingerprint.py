@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from hsqueue.contracts import CONTRACT_VERSION
+from hsqueue.contracts import CONTRACT_VERSION, fields
 from hsqueue.contracts.errors import FingerprintMismatch, RunDamaged
 from hsqueue.contracts.rid import RUN_ID
-from hsqueue.contracts.target import Target
+from hsqueue.contracts.target import DTYPES, NORMS, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +77,29 @@ class RunInfo:
     def from_json(cls, text: str | bytes, where: object) -> RunInfo:
         """Raises RunDamaged where `text` is not what ``to_json`` writes. where: named in the error."""
         try:
-            table = json.loads(text)
-            found = table["fingerprint"]
-            found["layers"] = tuple(found["layers"])
-            info = cls(**{**table, "fingerprint": Fingerprint(**found)})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return cls._checked(json.loads(text))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RunDamaged(
-                f"{where} is damaged or of another version ({error})",
+                f"{where} is damaged or of another version ({str(error)[:120]})",
                 do="Restore it from a backup, or start a new run.",
             ) from None
+
+    @classmethod
+    def _checked(cls, table: dict[str, Any]) -> RunInfo:
+        info = cls(
+            run=fields.text(table, "run"),
+            created=fields.seconds(table, "created"),
+            samples=fields.count(table, "samples"),
+            shards=fields.count(table, "shards"),
+            tokens=fields.count(table, "tokens"),
+            fingerprint=_fingerprint(table["fingerprint"]),
+        )
         if not RUN_ID.fullmatch(info.run):
-            raise RunDamaged(f"{where} holds an impossible run id", found=repr(info.run)[:60])
+            raise ValueError(f"impossible run id {info.run!r:.60}")
+        if info.shards != -(-info.samples // info.fingerprint.shard_size):
+            raise ValueError(
+                f"{info.shards} shards of {info.fingerprint.shard_size} cannot hold {info.samples} samples"
+            )
         return info
 
     def shard_range(self, shard: int) -> range:
@@ -95,3 +108,24 @@ class RunInfo:
             raise IndexError(f"shard {shard} of {self.shards}")
         size = self.fingerprint.shard_size
         return range(shard * size, min((shard + 1) * size, self.samples))
+
+
+def _fingerprint(table: dict[str, Any]) -> Fingerprint:
+    if table["contract"] != CONTRACT_VERSION or isinstance(table["contract"], bool):
+        raise ValueError(f"contract version {table['contract']!r:.20}, this is {CONTRACT_VERSION}")
+    return Fingerprint(
+        model=fields.text(table, "model"),
+        weights=fields.text(table, "weights"),
+        layers=fields.counts(table, "layers"),
+        norm=fields.text(table, "norm", NORMS),
+        dtype=fields.text(table, "dtype", DTYPES),
+        hidden_size=fields.count(table, "hidden_size", 1),
+        vocab_size=fields.count(table, "vocab_size", 1),
+        tokenizer=fields.text(table, "tokenizer"),
+        chat_template=fields.text(table, "chat_template"),
+        dataset=fields.text(table, "dataset"),
+        max_length=fields.count(table, "max_length", 1),
+        min_loss_tokens=fields.count(table, "min_loss_tokens"),
+        shard_size=fields.count(table, "shard_size", 1),
+        layer_convention=fields.text(table, "layer_convention", ("input",)),
+    )

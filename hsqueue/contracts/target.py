@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import asdict, dataclass
 
 NORMS = ("post", "pre", "both")
@@ -27,14 +26,13 @@ class Target:
 
     @property
     def queue(self) -> str:
-        """The queue shared by all workers whose engines fit: ``hsq.<model>.<digest>``.
+        """The queue shared by all workers whose engines fit, such as ``hsq.bfloat16-post-3x4096.1f2e3d4c5b``.
 
-        The path of the model does not enter the digest, since nodes mount it at different places.
+        The model's path does not enter it, since nodes mount the model at different places.
         """
-        identity = f"{self.weights}|{self.layers}|{self.norm}|{self.dtype}"
+        identity = f"{self.weights}|{self.layers}|{self.norm}|{self.dtype}|{self.hidden_size}|{self.vocab_size}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
-        slug = re.sub(r"[^a-z0-9]+", "-", self.model.rstrip("/").rsplit("/", 1)[-1].lower()).strip("-")[:32]
-        return f"hsq.{slug or 'model'}.{digest}"
+        return f"hsq.{self.dtype}-{self.norm}-{len(self.layers)}x{self.hidden_size}.{digest}"
 
     @property
     def bytes_per_token(self) -> int:

@@ -21,6 +21,7 @@ ITEM_BYTES: Mapping[str, int] = {
     "I32": 4, "F32": 4, "I64": 8, "F64": 8,
 }  # fmt: skip
 LENGTH_BYTES = 8
+MOST_DIMENSIONS = 8
 HEADER_LIMIT = 1 << 20
 """Bytes; a header of ours is a few kilobytes, so a larger one is damage and not read into memory."""
 
@@ -87,7 +88,7 @@ def parse_header(data: bytes) -> TensorFile:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _spec(name: str, entry: Any) -> TensorSpec:
@@ -96,7 +97,7 @@ def _spec(name: str, entry: Any) -> TensorSpec:
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in ITEM_BYTES:
         raise DumpMalformed(f"tensor {name!r} has an unknown dtype", found=dtype)
-    if not isinstance(shape, list) or not all(map(_is_count, shape)):
+    if not isinstance(shape, list) or len(shape) > MOST_DIMENSIONS or not all(map(_is_count, shape)):
         raise DumpMalformed(f"tensor {name!r} has an impossible shape", found=shape)
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_is_count, offsets)):
         raise DumpMalformed(f"tensor {name!r} has impossible offsets", found=offsets)

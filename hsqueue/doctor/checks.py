@@ -108,7 +108,8 @@ def check_dump_directory(directory: Path, wanted: int) -> Iterator[Check]:
     )  # fmt: skip
     free = shutil.disk_usage(directory).free
     yield Check(
-        "dumps", "ok" if free >= wanted else "warn", f"{free / 2**30:,.1f} GiB free, HSQ_MAX_DUMP_BYTES is {wanted / 2**30:,.1f} GiB",
+        "dumps", "ok" if free >= wanted else "warn",
+        f"{free / 2**30:,.1f} GiB free, HSQ_MAX_DUMP_BYTES is {wanted / 2**30:,.1f} GiB",
         "" if free >= wanted else "Lower HSQ_MAX_DUMP_BYTES, or enlarge /dev/shm (shm_size in Docker).",
     )  # fmt: skip
 

@@ -18,6 +18,8 @@ from hsqueue.contracts.errors import StopError
 log = logging.getLogger(__name__)
 
 RESTART_LIMIT = 20
+USAGE = 2
+"""Exit status that no restart can change."""
 RESTART_WINDOW = 600.0
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -63,6 +65,8 @@ class Child:
         status = self.process.returncode
         now = time.monotonic()
         self.deaths = [t for t in self.deaths if now - t < RESTART_WINDOW] + [now]
+        if status == USAGE:
+            raise ProcessKeepsDying(f"{self.name} does not start: {self.last_words()}", do=f"See {self.log}.")
         if len(self.deaths) > RESTART_LIMIT:
             raise ProcessKeepsDying(
                 f"{self.name} died {len(self.deaths)} times within {RESTART_WINDOW / 60:.0f} minutes",
@@ -71,6 +75,11 @@ class Child:
         self.start()
         how = f"signal {-status}" if status < 0 else f"status {status}"
         return f"{self.name} died ({how}); started again"
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        lines = self.log.read_text(errors="replace").split("\n") if self.log.exists() else []
+        return next((line.strip()[-400:] for line in reversed(lines) if line.strip()), "it said nothing")
 
     def signal_end(self) -> None:
         """Asks the process to end, without waiting."""

@@ -10,8 +10,8 @@ checked between two renderings:
    behind the placeholder must be the end of the whole, what stands before it its beginning.
 3. Where neither holds, the conversation is rejected; a wrong mask would train silently.
 
-The end-of-turn token behind a turn belongs to it, since the model has to learn to write it; white space
-behind that token does not, since it never does.
+The end-of-turn token, the special token that ends a turn or follows it, belongs to the turn, since the
+model has to learn to write it; white space behind that token does not, since it never does.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _turn_span(
     begin = len(prompt) if prompt is not None and whole.startswith(prompt) else None
     through = whole if turn == len(messages) - 1 else _attempt(render, messages[: turn + 1], False)
     if begin is not None and through is not None and begin <= len(through) and whole.startswith(through):
-        return Span(begin, _end_without_line_break(whole, begin, len(through), special))
+        return Span(begin, _end_with_token(whole, begin, len(through), special))
     return _span_by_placeholder(whole, messages, turn, begin, render, special)
 
 
@@ -102,9 +102,10 @@ def _attempt(render: Render, messages: Sequence[Message], add_generation_prompt:
         return None
 
 
-def _end_without_line_break(whole: str, begin: int, end: int, special: tuple[str, ...]) -> int:
+def _end_with_token(whole: str, begin: int, end: int, special: tuple[str, ...]) -> int:
+    """`end` moved back in front of white space behind an end-of-turn token, or on behind one that follows."""
     stripped = whole[begin:end].rstrip()
-    return begin + len(stripped) if stripped.endswith(special) else end
+    return begin + len(stripped) if stripped.endswith(special) else end + _end_of_turn(whole[end:], special)
 
 
 def _end_of_turn(after: str, special: tuple[str, ...]) -> int:

@@ -129,6 +129,8 @@ def _message(number: int, message: object) -> Message:
     if role is None:
         raise _Unusable(Reason.UNKNOWN_ROLE, f"message {number} has role {str(said)[:40]!r}")
     found: Message = {key: message[key] for key in PASSED_ON if message.get(key) is not None}
+    if isinstance(calls := found.get("tool_calls"), list):
+        found["tool_calls"] = [_tool_call(call) for call in calls]
     content = _first(message, "content", "value")
     if content is None and "tool_calls" in found:
         content = ""
@@ -146,6 +148,20 @@ def _content(content: object, where: str) -> str:
     if isinstance(content, list):
         return _checked("".join(_part(part, where) for part in content), where)
     raise _Unusable(Reason.UNSUPPORTED_CONTENT, f"{where} has content of type {type(content).__name__}")
+
+
+def _tool_call(call: object) -> object:
+    """With its arguments as an object: OpenAI's form has them as a string of JSON, chat templates expect objects."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        return call
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        return call
+    try:
+        return {**call, "function": {**function, "arguments": json.loads(arguments)}}
+    except (ValueError, RecursionError):
+        return call
 
 
 def _part(part: object, where: str) -> str:

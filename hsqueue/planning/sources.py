@@ -64,7 +64,12 @@ def find_files(sources: Sequence[Path]) -> tuple[SourceFile, ...]:
     A directory that ``datasets.Dataset.save_to_disk`` wrote is read as that data set. Raises UsageError where
     a source does not exist, is of no known type, or holds no file of one.
     """
-    files = tuple(file for source in sources for file in _files_of(source))
+    try:
+        files = tuple(file for source in sources for file in _files_of(source))
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename} cannot be searched ({error.strerror})", do="Check its permissions."
+        ) from None
     seen: set[Path] = set()
     for file in files:
         resolved = file.path.resolve()

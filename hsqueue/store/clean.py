@@ -16,7 +16,8 @@ def remove_work_files(layout: RunLayout) -> tuple[int, int]:
     """
     count = size = 0
     try:
-        for path in layout.samples.rglob(f".*{TEMPORARY_SUFFIX}"):
+        leftovers = (layout.samples.rglob, layout.manifests.rglob, layout.root.glob)
+        for path in [path for find in leftovers for path in find(f".*{TEMPORARY_SUFFIX}")]:
             size += path.stat().st_size
             path.unlink()
             count += 1

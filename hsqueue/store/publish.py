@@ -11,6 +11,7 @@ from pathlib import Path
 import xxhash
 
 from hsqueue.contracts.dump import DumpMeta
+from hsqueue.contracts.errors import DumpMalformed
 from hsqueue.contracts.sample import Published
 from hsqueue.contracts.tensorfile import TensorFile
 from hsqueue.store.files import commit_link, make_directory, temporary_name, volume_error
@@ -56,12 +57,25 @@ def publish(job: Publication, may_publish: Callable[[], None]) -> Published:
         published = _write(job, temporary)
         may_publish()
         if not commit_link(temporary, job.final):
-            return read_sample_header(job.final).published
+            return _winner(job)
         return published
     except OSError as error:
         raise volume_error(error, job.final) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _winner(job: Publication) -> Published:
+    """What another attempt has published under the name."""
+    header = read_sample_header(job.final)
+    if (header.run, header.index) != (job.run, job.index):
+        raise DumpMalformed(
+            f"{job.final} holds another sample",
+            expected=f"sample {job.index} of run {job.run}",
+            found=f"sample {header.index} of run {header.run}",
+            do="Run hsqueue verify --repair; it takes the file away and asks for the sample again.",
+        )
+    return header.published
 
 
 def _write(job: Publication, temporary: Path) -> Published:
@@ -75,7 +89,8 @@ def _write(job: Publication, temporary: Path) -> Published:
         os.lseek(target.fileno(), start, os.SEEK_SET)
         checksum = _copy_payload(source.fileno(), job.dump, target.fileno(), job.loss_mask)
         final_header = header(checksum)
-        os.pwrite(target.fileno(), final_header, 0)
+        os.lseek(target.fileno(), 0, os.SEEK_SET)
+        _write_all(target.fileno(), memoryview(final_header))
         os.fsync(target.fileno())
     size = start + tensors[-1].end
     return Published(job.index, job.meta.num_tokens, size, digest_of(final_header))
@@ -94,5 +109,8 @@ def _copy_payload(source: int, dump: TensorFile, target: int, loss_mask: bytes) 
 
 
 def _write_all(target: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(target, data) :]
+    # Each slice is released before an error leaves, or the map beneath could not be closed.
+    position = 0
+    while position < len(data):
+        with data[position:] as rest:
+            position += os.write(target, rest)

@@ -12,7 +12,7 @@ import xxhash
 from hsqueue.contracts.dump import INPUT_IDS, expected_tensors
 from hsqueue.contracts.errors import DumpMalformed, RunDamaged, VolumeUnusable
 from hsqueue.contracts.fingerprint import RunInfo
-from hsqueue.contracts.sample import Sample
+from hsqueue.contracts.sample import Published, Sample
 from hsqueue.planning.shards import read_shard
 from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
 from hsqueue.store.manifest import Manifest, read_manifest
@@ -94,7 +94,7 @@ def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> 
     samples = {s.index: s for s in read_shard(layout.plan_shard(shard))}
     findings: list[Finding] = []
     manifest = _manifest(layout, info, shard, findings)
-    digests = {d.index: d.digest for d in manifest.done} if manifest else {}
+    listed = {d.index: d for d in manifest.done} if manifest else {}
     given_up = {g.index for g in manifest.given_up} if manifest else set()
     try:
         there = _listing(layout, shard, samples, findings)
@@ -103,8 +103,8 @@ def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> 
             path = layout.sample(shard, index)
             problem, header = None, None
             if index in there:
-                problem, header = _check_file(path, info, sample, digests.get(index), deep)
-            elif index in digests:
+                problem, header = _check_file(path, info, sample, listed.get(index), deep)
+            elif index in listed:
                 problem = "the manifest lists it as done, and its file is missing"
             if problem:
                 findings.append(Finding(shard, index, problem, path, "sample"))
@@ -112,6 +112,9 @@ def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> 
                 good, tokens, size = good + 1, tokens + header.tokens, size + header.file.file_bytes
                 if index in given_up:
                     text = "the manifest lists it as given up, and a whole file stands there"
+                    findings.append(Finding(shard, index, text, path, "manifest"))
+                elif index in listed and listed[index] != header.published:
+                    text = "the manifest lists another length for it"
                     findings.append(Finding(shard, index, text, path, "manifest"))
     except OSError as error:
         raise VolumeUnusable(f"{layout.root} cannot be read ({error})", do="Mount the shared volume.") from error
@@ -148,7 +151,7 @@ def _listing(layout: RunLayout, shard: int, samples: dict[int, Sample], findings
 
 
 def _check_file(
-    path: Path, info: RunInfo, sample: Sample, digest: str | None, deep: bool
+    path: Path, info: RunInfo, sample: Sample, listed: Published | None, deep: bool
 ) -> tuple[str | None, SampleHeader | None]:
     try:
         header = read_sample_header(path)
@@ -156,7 +159,7 @@ def _check_file(
         return str(error), None
     except FileNotFoundError:
         return "the file went away while it was checked", None
-    problem = _check_header(header, info, sample, digest)
+    problem = _check_header(header, info, sample, listed.digest if listed else None)
     if problem is None and deep:
         problem = _check_payload(path, header, sample)
     return problem, header

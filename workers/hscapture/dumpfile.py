@@ -30,7 +30,7 @@ def dump_meta(dump: Dump, card: EngineCard) -> DumpMeta:
         layers_held=card.layers_held,
         norm=card.norm,
         dtype=card.dtype,
-        nonfinite=nonfinite((piece.states.finite for piece in dump.pieces), card.layers, card.norm),
+        nonfinite=nonfinite([piece.states.finite for piece in dump.pieces], card.layers, card.norm),
         model=card.model,
         server=card.server,
         engine=card.instance,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -18,7 +18,7 @@ def finite_flags(
     synchronisation; the result travels with the rows.
     """
     tokens = aux.shape[0]
-    columns = [torch.isfinite(aux.view(tokens, layers, -1)).all(-1)]
+    columns = [torch.isfinite(aux.view(tokens, layers, aux.shape[1] // layers)).all(-1)]
     columns += [torch.isfinite(t).all(-1, keepdim=True) for t in (last, prenorm) if t is not None]
     return torch.cat(columns, dim=1)
 
@@ -33,10 +33,10 @@ def column_names(layers: Sequence[int], norm: str) -> list[str]:
     return names
 
 
-def nonfinite(flags: Iterable[torch.Tensor], layers: Sequence[int], norm: str) -> tuple[str, ...]:
+def nonfinite(flags: Sequence[torch.Tensor], layers: Sequence[int], norm: str) -> tuple[str, ...]:
     """Names of the columns that are false in any row of any of a request's pieces."""
+    if all(bool(piece.all()) for piece in flags):
+        return ()
     names = column_names(layers, norm)
-    good = torch.ones(len(names), dtype=torch.bool)
-    for piece in flags:
-        good &= piece.all(0)
+    good = torch.stack([piece.all(0) for piece in flags]).all(0)
     return tuple(name for name, fine in zip(names, good.tolist(), strict=True) if not fine)

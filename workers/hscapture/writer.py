@@ -61,9 +61,7 @@ class DumpWriter:
         began = time.monotonic()
         with self._changed:
             # One dump larger than the limit still passes when it is alone; it could never pass otherwise.
-            self._changed.wait_for(
-                lambda: self._closed or self._pending == 0 or self._pending + nbytes <= self._limit
-            )
+            self._changed.wait_for(lambda: self._closed or self._pending == 0 or self._pending + nbytes <= self._limit)
             if not self._closed:
                 self._pending += nbytes
                 self._queue.append(dump)

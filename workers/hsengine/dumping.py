@@ -123,7 +123,7 @@ def leave_stale_dumps(write: Callable[[Dump], None], card: EngineCard, plan: Mis
     chance = Dice(plan.seed).roll("stale", "")
     lengths: Sequence[int] = plan.stale_lengths or [chance.randint(1, 300) for _ in range(plan.stale_dumps)]
     for index in range(plan.stale_dumps):
-        rid = RequestId("former-run", index, chance.getrandbits(32), 0)
+        rid = RequestId("former-run", index, int(card.started * 1000), 0)
         states = random_states(lengths[index % len(lengths)], card, chance.getrandbits(32))
         write(Dump(str(rid), 0, (Piece(str(rid), 0, True, states),)))
 

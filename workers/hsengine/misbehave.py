@@ -34,7 +34,7 @@ class Misbehaviour:
     ``abort``             kind: ends as aborted, without a dump
     ``unavailable``       kind: 503
     ``wrong_id``          kind: the response names another request
-    ``wrong_length``      kind: the response counts one prompt token too few, as after a silent cut
+    ``cut``               kind: the prompt's last token is cut off silently
     ``poison``            token ids; a prompt that begins with them kills the process
     ``die_after``         the process dies when it has taken in this many requests; 0: never
     ``lost``              kind: no dump
@@ -59,7 +59,7 @@ class Misbehaviour:
     abort: float = 0.0
     unavailable: float = 0.0
     wrong_id: float = 0.0
-    wrong_length: float = 0.0
+    cut: float = 0.0
     poison: tuple[int, ...] = ()
     die_after: int = 0
     lost: float = 0.0
@@ -136,14 +136,16 @@ class Mischief:
         return uuid.UUID(int=self.dice.roll("warmup", "").getrandbits(128), version=4).hex
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The response's body, sometimes about another request or another length."""
-        meta = dict(body["meta_info"])
-        rid = meta["id"]
-        if self.dice.hits("wrong_id", rid, self.plan.wrong_id):
-            meta["id"] = rid[::-1]
-        if self.dice.hits("wrong_length", rid, self.plan.wrong_length):
-            meta["prompt_tokens"] -= 1
-        return {**body, "meta_info": meta}
+        """The response's body, sometimes about another request."""
+        meta = body["meta_info"]
+        if not self.dice.hits("wrong_id", meta["id"], self.plan.wrong_id):
+            return body
+        return {**body, "meta_info": {**meta, "id": meta["id"][::-1]}}
+
+    def cut(self, request: Request) -> None:
+        """Shortens a prompt, as a server does that truncates what is too long without saying so."""
+        if len(request.input_ids) > 1 and self.dice.hits("cut", request.rid, self.plan.cut):
+            request.input_ids = request.input_ids[:-1]
 
     def kills(self, request: Request) -> bool:
         """Whether the process ends on taking this request in; to be asked once a request."""

@@ -11,7 +11,7 @@ import torch
 
 from hscapture.finite import finite_flags
 from hscapture.rows import States
-from hsengine.attention import NAME, Part, Step, running, unfit
+from hsengine.attention import NAME, PLAIN, Part, Step, running, unfit
 from hsqueue.contracts.errors import UsageError
 
 NORM_NAMES = ("norm", "final_layernorm", "final_layer_norm", "ln_f", "final_norm")
@@ -119,7 +119,7 @@ def read_info(directory: Path, dtype: str) -> ModelInfo:
         config = AutoConfig.from_pretrained(directory, local_files_only=True).get_text_config()
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"--model {directory} is no model directory ({str(error).splitlines()[0][:120]})",
+            f"--model {directory} is no model directory ({first_line(error)})",
             do="Name a directory with config.json and weights, or leave --model out.",
         ) from None
     strange = set(getattr(config, "layer_types", None) or ()) - set(LAYER_TYPES)
@@ -136,22 +136,37 @@ def read_info(directory: Path, dtype: str) -> ModelInfo:
 
 
 def load_model(info: ModelInfo, layers: Sequence[int], norm: str) -> Model:
-    """Loads the weights. Raises UsageError where they are missing or damaged."""
+    """Loads the weights. Raises UsageError where they are missing or damaged, EngineUnfit for another kind of model."""
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        module = AutoModelForCausalLM.from_pretrained(
+        module, loading = AutoModelForCausalLM.from_pretrained(
             info.directory,
             torch_dtype=getattr(torch, info.dtype),
-            attn_implementation="sdpa",
+            attn_implementation=PLAIN,
             local_files_only=True,
-        ).eval()
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"the weights in {info.directory} cannot be loaded ({str(error).splitlines()[0][:160]})",
-            do="Name a complete model directory of a decoder-only model.",
-        ) from None
-    return Model(module, info, layers, norm)
+            output_loading_info=True,
+        )
+    except (OSError, SafetensorError) as error:
+        raise _unloadable(info, first_line(error)) from None
+    except ValueError as error:
+        raise unfit(first_line(error)) from None
+    if loading["missing_keys"]:
+        # transformers fills what is missing with random numbers and goes on.
+        raise _unloadable(info, f"no {sorted(loading['missing_keys'])[0]}")
+    return Model(module.eval(), info, layers, norm)
+
+
+def _unloadable(info: ModelInfo, why: str) -> UsageError:
+    return UsageError(
+        f"the weights in {info.directory} cannot be loaded ({why})",
+        do="Name a complete model directory of a decoder-only model.",
+    )
+
+
+def first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:160]

@@ -52,9 +52,7 @@ def plain_states(model: Model, prompt: list[int]) -> tuple[torch.Tensor, ...]:
     config: Any = model.module.config
     config._attn_implementation = model.plain_attention
     try:
-        output = model.module.base_model(
-            input_ids=torch.tensor([prompt]), use_cache=False, output_hidden_states=True
-        )
+        output = model.module.base_model(input_ids=torch.tensor([prompt]), use_cache=False, output_hidden_states=True)
     finally:
         config._attn_implementation = NAME
     return tuple(states[0] for states in output.hidden_states)

@@ -47,9 +47,7 @@ class Request:
         if hidden:
             found.append(Extend("", hidden, self.computed, wants_capture=False, is_last_chunk=False))
         if shown:
-            found.append(
-                Extend(self.rid, shown, self.computed + hidden, self.wants_capture, rows == self.remaining)
-            )
+            found.append(Extend(self.rid, shown, self.computed + hidden, self.wants_capture, rows == self.remaining))
         return found
 
 

@@ -102,6 +102,7 @@ class Scheduler(threading.Thread):
         if self._mischief.aborts(request):
             self._finish([(request, abort("Aborted by the engine."))])
             return
+        self._mischief.cut(request)
         request.cached = self._mischief.cached_tokens(request)
         self._waiting.append(request)
 

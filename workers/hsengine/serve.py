@@ -133,9 +133,7 @@ def dump_write(
     try:
         if options.dump_layout == "counter":
             form = Form(options.counter_form)
-            leave_stale_dumps(
-                CounterLayout(settings.dump_dir, form, next_counter(settings.dump_dir)).write, card, plan
-            )
+            leave_stale_dumps(CounterLayout(settings.dump_dir, form, next_counter(settings.dump_dir)).write, card, plan)
             write = TornCounterLayout(settings.dump_dir, form, plan).write
         else:
             leave_stale_dumps(RidLayout(settings.dump_dir, card).write, card, plan)
@@ -157,9 +155,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, application: Starlette, card: EngineCard, dump_dir: Path, ready_file: Path | None) -> None:
         super().__init__(
-            uvicorn.Config(
-                application, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
-            )
+            uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS)
         )
         self._card, self._dump_dir, self._ready_file = card, dump_dir, ready_file
 

@@ -26,7 +26,7 @@ _SLOT = struct.Struct("<qdqqqqq")
 class Slot:
     """One process at work on one shard. since: when it began, seconds of the system's monotonic clock.
     requests: sent and unanswered. bytes: of dumps awaited or unread. wants: it has something to send now.
-    alone: it wants the engine for itself. fence: of its lease, 0 before it has one.
+    alone: it wants, or has, the engine for one request of its own. fence: of its lease, 0 before it has one.
     """
 
     pid: int
@@ -61,7 +61,7 @@ def may_send(mine: Slot, others: Iterable[Slot], size: int, limits: Limits) -> b
     held = mine.bytes + sum(o.bytes for o in others)
     if mine.alone:
         first = not any(o.alone and (o.since, o.pid) < (mine.since, mine.pid) for o in others)
-        return first and requests == 0 and held == 0
+        return first and requests == 0
     if any(o.alone for o in others) or not is_turn(mine, others):
         return False
     if requests == 0 and held == 0:
@@ -152,6 +152,8 @@ class Share:
         alone: with nothing else in flight; a refusal holds everybody else back until it can be granted.
         """
         with self._slot() as (mine, others):
+            if mine.alone and mine.requests:
+                return False
             mine = replace(mine, alone=alone)
             granted = may_send(mine, others, size, self._budget.limits)
             if granted:
@@ -160,20 +162,15 @@ class Share:
         return granted
 
     def answered(self) -> None:
-        """The engine is done with a request; its dump may still wait."""
+        """The engine is done with a request; its dump may still wait. Ends a time alone."""
         with self._slot() as (mine, _):
-            self._put(replace(mine, requests=mine.requests - 1))
+            # Only the last answer ends it: the wish for a time alone outlives the requests that it waits for.
+            self._put(replace(mine, requests=mine.requests - 1, alone=mine.alone and mine.requests > 1))
 
     def taken(self, size: int) -> None:
         """A dump is copied and removed, or given up."""
         with self._slot() as (mine, _):
             self._put(replace(mine, bytes=mine.bytes - size))
-
-    def yield_alone(self) -> None:
-        """Ends a time alone."""
-        with self._slot() as (mine, _):
-            if mine.alone:
-                self._put(replace(mine, alone=False))
 
     def close(self) -> None:
         with self._budget._locked():

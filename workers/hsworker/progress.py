@@ -21,7 +21,7 @@ TOTAL_ATTEMPTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """attempt: from 0. alone: nothing else may be in flight on the engine."""
+    """attempt: from 0. alone: to be sent while the engine has nothing else to do; the budget sees to that."""
 
     index: int
     attempt: int
@@ -82,13 +82,13 @@ class ShardProgress:
         if self.draining or not self._waiting:
             return None
         first = self._waiting[0]
-        if first.not_before > now or (first.alone and self._in_flight):
+        if first.not_before > now:
             return None
         return Send(first.index, self._attempts[first.index], first.alone)
 
     def pause(self, now: float) -> float | None:
         """Seconds until ``next`` may have something that it has not now; None where only an outcome can help."""
-        if self.draining or not self._waiting or (self._waiting[0].alone and self._in_flight):
+        if self.draining or not self._waiting:
             return None
         return max(0.0, self._waiting[0].not_before - now)
 

@@ -166,8 +166,6 @@ class ShardRun:
         except Exception as unknown:
             log.exception("run %s shard %d sample %d: unexpected error", self.info.run, self.shard, sample.index)
             error = Unexpected(f"{type(unknown).__name__}: {unknown}", sample=sample.index)
-        if send.alone:
-            self.share.yield_alone()
         self._events.put(_Ended(sample.index, published, error))
 
     def _await(self, progress: ShardProgress, timeout: float) -> None:

@@ -13,7 +13,7 @@ from hsqueue.planning.masks import PLACEHOLDER, Render, Span, assistant_spans, t
 from hsqueue.planning.records import Message
 from hsqueue.planning.rejects import Reason, Reject
 
-SPECIAL = ("<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|end|>", "<|return|>")
+SPECIAL = ("<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|end|>", "<|return|>", "<|user|>")
 
 
 def chatml(messages: Sequence[Message], add_generation_prompt: bool) -> str:
@@ -51,6 +51,12 @@ def opened_thought(messages: Sequence[Message], add_generation_prompt: bool) -> 
         f"<User>{m['content']}" if m["role"] == "user" else f"<Assistant>{m['content']}</s>" for m in messages
     )
     return text + ("<Assistant><think>\n" if add_generation_prompt else "")
+
+
+def closed_by_the_next(messages: Sequence[Message], add_generation_prompt: bool) -> str:
+    """GLM's way: a turn has no token of its own at its end, the next role's is what the model stops at."""
+    text = "".join(f"<|{m['role']}|>\n{m['content']}" for m in messages)
+    return text + ("<|assistant|>" if add_generation_prompt else "")
 
 
 def moved_system(messages: Sequence[Message], add_generation_prompt: bool) -> str:
@@ -108,6 +114,7 @@ THOUGHT = "<think>\nhm\n</think>\n\n"
         (harmony, talk("q", "a", "q2", "b"), ["<|message|>a<|end|>", "<|message|>b<|return|>"]),
         (opened_thought, talk("q", "a", "q2", "b"), ["a</s>", "b</s>"]),
         (moved_system, talk("q", "a", "q2", "b", system="s"), ["a</s>", " b</s>"]),
+        (closed_by_the_next, talk("q", "a", "q2", "b"), ["\na<|user|>", "\nb"]),
         (plain, talk("q", "a", "q2", "b"), ["a\n", "b\n"]),
     ],
 )

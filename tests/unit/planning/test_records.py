@@ -84,6 +84,16 @@ def test_what_templates_use_beside_the_content_is_kept_and_the_rest_is_not() -> 
     assert found == Conversation([USER, {"role": "assistant", "content": "", "tool_calls": [{"name": "f"}]}])
 
 
+@pytest.mark.parametrize(
+    ("written", "read"), [('{"city": "Bern"}', {"city": "Bern"}), ({"city": "Bern"}, {"city": "Bern"}), ("{", "{")]
+)
+def test_arguments_of_a_tool_call_are_objects(written: object, read: object) -> None:
+    call = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": written}}, "odd"]}
+    found = parse_body({"messages": [call]})
+    assert isinstance(found, Conversation)
+    assert found.messages[0]["tool_calls"] == [{"id": "1", "function": {"name": "f", "arguments": read}}, "odd"]
+
+
 def test_parts_of_a_content_are_joined() -> None:
     parts = [{"type": "text", "text": "one"}, " two"]
     assert parse_body({"messages": [{"role": "user", "content": parts}]}) == Conversation(

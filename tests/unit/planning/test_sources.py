@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -51,6 +52,15 @@ def test_sources_that_hold_nothing(tmp_path: Path, made: list[str], named: str, 
     touch(tmp_path, *made)
     with pytest.raises(UsageError, match=problem):
         find_files([tmp_path / named])
+
+
+def test_a_directory_that_cannot_be_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(UsageError, match="cannot be searched"):
+        find_files([tmp_path])
 
 
 def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import xxhash
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from hsqueue.contracts.errors import DumpMalformed, LeaseLost, VolumeUnusable
+from hsqueue.store.publish import publish
+from hsqueue.store.samplefile import read_sample_header
+from tests.support.volume import Volume
+
+Files = Callable[[], list[str]]
+
+
+def granted() -> None:
+    """The lease is held."""
+
+
+def refused() -> None:
+    raise LeaseLost("the lease is lost")
+
+
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Bit by bit, so that NaN equals itself."""
+    return one.dtype == other.dtype and torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+
+
+def test_safetensors_reads_the_dumps_tensors_and_the_loss_mask(volume: Volume) -> None:
+    job = volume.publication(1)
+    dump = load_file(job.source)
+    publish(job, granted)
+    found = load_file(job.final)
+    mask = found.pop("loss_mask")
+    assert found.keys() == dump.keys()
+    assert all(same_bytes(found[name], dump[name]) for name in dump)
+    assert found["input_ids"].tolist() == volume.samples[1].input_ids.tolist()
+    assert mask.dtype == torch.uint8
+    assert bytes(mask.tolist()) == volume.samples[1].loss_mask
+
+
+def test_the_metadata_say_whose_states_these_are(volume: Volume) -> None:
+    job = volume.publication(1)
+    publish(job, granted)
+    with safe_open(job.final, "pt") as file:
+        found = file.metadata()
+    assert found["run"] == "r1"
+    assert (found["index"], found["id"], found["num_tokens"]) == ("1", "id-1", "9")
+    assert (found["layers"], found["norm"], found["dtype"]) == ("2,4,5", "post", "bfloat16")
+    assert found["rid"] == job.meta.rid
+
+
+def test_the_checksum_is_of_the_payload_and_the_digest_of_the_header(volume: Volume) -> None:
+    job = volume.publication(1)
+    published = publish(job, granted)
+    data = job.final.read_bytes()
+    header = read_sample_header(job.final)
+    assert xxhash.xxh3_128_hexdigest(data[header.file.size :]) == header.checksum
+    assert xxhash.xxh3_128_hexdigest(data[: header.file.size]) == published.digest
+    assert (published.index, published.tokens, published.bytes) == (1, 9, len(data))
+    assert header.published == published
+
+
+def test_a_dump_larger_than_one_chunk_is_copied_whole(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hsqueue.store.publish.CHUNK_BYTES", 7)
+    job = volume.publication(1)
+    dump = load_file(job.source)
+    publish(job, granted)
+    assert same_bytes(load_file(job.final)["aux_hidden_states"], dump["aux_hidden_states"])
+    header = read_sample_header(job.final)
+    assert xxhash.xxh3_128_hexdigest(job.final.read_bytes()[header.file.size :]) == header.checksum
+
+
+def test_nothing_is_left_beside_the_published_file(volume: Volume, files: Files) -> None:
+    volume.publish(0, 1)
+    assert files() == ["000000000000.safetensors", "000000000001.safetensors"]
+
+
+def test_a_lost_lease_leaves_nothing(volume: Volume, files: Files) -> None:
+    with pytest.raises(LeaseLost):
+        publish(volume.publication(0), refused)
+    assert files() == []
+
+
+def test_the_lease_is_looked_at_after_the_bytes_are_on_disk(volume: Volume, files: Files) -> None:
+    seen: list[list[str]] = []
+    publish(volume.publication(0), lambda: seen.append(files()))
+    assert len(seen) == 1
+    assert [name.endswith(".tmp") for name in seen[0]] == [True]
+
+
+def test_the_second_of_two_attempts_gets_the_firsts_file(volume: Volume, files: Files) -> None:
+    first = publish(volume.publication(0), granted)
+    before = volume.path(0).read_bytes()
+    late = volume.publication(0)
+    late = replace(late, meta=replace(late.meta, rid="hsq.r1.0.9.1"), mark="9.1")
+    assert publish(late, granted) == first
+    assert volume.path(0).read_bytes() == before
+    assert files() == ["000000000000.safetensors"]
+
+
+def test_a_damaged_file_under_the_name_is_no_result(volume: Volume, files: Files) -> None:
+    volume.publish(0)
+    os.truncate(volume.path(0), 100)
+    with pytest.raises(DumpMalformed):
+        publish(volume.publication(0), granted)
+    assert files() == ["000000000000.safetensors"]
+
+
+def test_another_samples_file_under_the_name_is_no_result(volume: Volume) -> None:
+    volume.publish(2)
+    volume.path(2).rename(volume.path(0))
+    with pytest.raises(DumpMalformed):
+        publish(volume.publication(0), granted)
+
+
+def test_a_link_that_fails_after_it_worked_is_a_success(
+    volume: Volume, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def link_and_fail(source: Path, target: Path) -> None:
+        link(source, target)
+        raise OSError(errno.EIO, "lost reply")
+
+    monkeypatch.setattr(os, "link", link_and_fail)
+    published = publish(volume.publication(0), granted)
+    assert read_sample_header(volume.path(0)).published == published
+    assert files() == ["000000000000.safetensors"]
+
+
+def test_a_link_that_was_repeated_after_it_worked_is_a_success(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = os.link
+
+    def link_twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", link_twice)
+    published = publish(volume.publication(0), granted)
+    assert read_sample_header(volume.path(0)).published == published
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EMLINK, errno.EPERM])
+def test_a_link_that_fails_leaves_nothing(
+    volume: Volume, files: Files, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(source: Path, target: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", fail)
+    with pytest.raises(VolumeUnusable, match=os.strerror(number)):
+        publish(volume.publication(0), granted)
+    assert files() == []
+
+
+def test_writes_that_come_short_are_continued(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As POSIX allows, and as a volume does that fills up or is interrupted."""
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, bytes(data)[:5]))
+    job = volume.publication(0)
+    dump = load_file(job.source)
+    publish(job, granted)
+    assert same_bytes(load_file(job.final)["last_hidden_state"], dump["last_hidden_state"])
+
+
+def test_a_header_whose_write_comes_short_is_not_published_torn(
+    volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, bytes(data)[:64], offset))
+    job = volume.publication(0)
+    published = publish(job, granted)
+    assert read_sample_header(job.final).published == published
+
+
+def test_the_file_is_synced_before_it_gets_its_name(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    fsync, link = os.fsync, os.link
+    monkeypatch.setattr(os, "fsync", lambda fd: (events.append("fsync"), fsync(fd))[1])
+    monkeypatch.setattr(os, "link", lambda a, b: (events.append("link"), link(a, b))[1])
+    volume.publish(0)
+    assert events == ["fsync", "link"]
+
+
+def test_a_plain_file_in_place_of_the_directory_is_a_named_error(volume: Volume) -> None:
+    volume.layout.samples.parent.mkdir(exist_ok=True)
+    volume.layout.samples.write_text("")
+    with pytest.raises(VolumeUnusable, match="samples"):
+        publish(volume.publication(0), granted)
