@@ -49,7 +49,8 @@ def main() -> None:
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(figures))
     print(
-        f"{figures['records']:,} records of {figures['bytes'] / 1e6:,.0f} MB in {figures['seconds']:,.1f} s: "
+        f"{figures['records']:,} records of {figures['bytes'] / 1e6:,.0f} MB in {figures['seconds']:,.1f} s "
+        f"({figures['cpu_seconds']:,.1f} s of processor time on {figures['cores']} cores): "
         f"{figures['records_per_second']:,.0f} records/s, {figures['tokens_per_second']:,.0f} tokens/s, "
         f"peak RSS {figures['peak_rss_mib']:,.0f} MiB (of it {figures['start_rss_mib']:,.0f} MiB before the first "
         f"record), {figures['samples']:,} samples, {sum(figures['rejected'].values()):,} rejected"
@@ -109,14 +110,15 @@ def plan(directory: Path) -> dict[str, Any]:
     target = Target("synthetic", "0" * 16, (2, 16, 29), "post", "bfloat16", 4096, VOCABULARY)
     tokenizer = Tokenizer.load(directory / "tokenizer")
     prompts, start_rss = directory / "prompts.jsonl", peak_rss_mib()
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     result = make_plan([prompts], directory / "run", target, tokenizer, PlanOptions(max_length=4096))
-    seconds = time.perf_counter() - began
+    seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - worked
     records = result.info.samples + sum(result.rejected.values())
     return {
         "records": records,
         "bytes": prompts.stat().st_size,
         "seconds": round(seconds, 2),
+        "cpu_seconds": round(cpu_seconds, 2),
         "records_per_second": round(records / seconds, 1),
         "tokens_per_second": round(result.info.tokens / seconds, 1),
         "peak_rss_mib": round(peak_rss_mib(), 1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
@@ -12,15 +13,16 @@ from redis.retry import Retry
 
 from hsqueue.contracts.errors import RedisUnreachable, UsageError
 
+KEEPING = "noeviction"
 SOCKET_TIMEOUT = 10.0
 """Seconds. Without one a half-open connection hangs its user for ever."""
 
 
 def masked(url: str) -> str:
     """`url` with its password hidden, for messages."""
-    parts = urlsplit(url)
+    parts = urlsplit(url)._replace(query="", fragment="")
     if parts.password is None:
-        return url
+        return urlunsplit(parts)
     host = parts.netloc.rsplit("@", 1)[-1]
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
 
@@ -43,6 +45,10 @@ def redis_errors(url: str) -> Iterator[None]:
         raise RedisUnreachable(
             f"Redis at {masked(url)} refuses a command ({str(error)[:160]})",
             do="See ops/redis.conf for the settings that hsqueue needs.",
+        ) from error
+    except redis.RedisError as error:
+        raise RedisUnreachable(
+            f"{masked(url)} does not answer as Redis does ({str(error)[:120]})", do="Correct HSQ_REDIS_URL."
         ) from error
 
 
@@ -69,8 +75,17 @@ def connect(url: str, *, retries: int = 3) -> redis.Redis:
 
 
 def require_redis(url: str) -> redis.Redis:
-    """A client that has answered once. Raises RedisUnreachable."""
+    """A client that has answered once, of a Redis that keeps what it is given. Raises RedisUnreachable."""
     client = connect(url, retries=0)
     with redis_errors(url):
         client.ping()
+        memory: dict[str, Any] = client.info("memory")
+    policy = str(memory.get("maxmemory_policy", KEEPING))
+    if policy != KEEPING and int(memory.get("maxmemory", 0)):
+        raise RedisUnreachable(
+            f"Redis at {masked(url)} may throw leases and messages away",
+            expected=f"maxmemory-policy {KEEPING}",
+            found=policy,
+            do="Set it in its configuration; see ops/redis.conf.",
+        )
     return connect(url)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import redis
 
-from hsqueue.contracts.errors import RedisUnreachable
+from hsqueue.contracts.errors import RedisUnreachable, VolumeUnusable
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import GivenUp, Published
 from hsqueue.ledger.connect import redis_errors
@@ -50,7 +50,11 @@ def new_epoch(layout: RunLayout) -> int:
 
 
 def rebuild(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -> Ledger:
-    """Replaces the ledger by what the volume holds, under a new epoch, so that every older lease is void."""
+    """Replaces the ledger by what the volume holds, under a new epoch, so that every older lease is void.
+
+    Raises VolumeUnusable where the run is not there: an empty mount point says nothing of what is done.
+    """
+    _require_volume(layout)
     ledger = Ledger(client, url, info.run)
     states = list(survey(layout, info))
     remove_unsound(layout, states)
@@ -71,6 +75,7 @@ def reconcile(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -
 
     Files that are there and not recorded are left to the worker that takes their shard: it adopts them.
     """
+    _require_volume(layout)
     ledger = Ledger(client, url, info.run)
     known = ledger.info()
     if known is None:
@@ -86,6 +91,10 @@ def reconcile(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -
         if lost or state.stale or state.damaged:
             remove_unsound(layout, [state])
         if state.shard in ended and not state.ended:
+            # Ended there and not on the volume is not true any more: files went, or hsqueue retry took the manifest.
+            backed = {g.index for g in state.given_up}
+            given_up = ledger.given_up(info.shard_range(state.shard))
+            ledger.forget(state.shard, {index: 0 for index in given_up if index not in backed})
             ledger.reopen(state.shard)
         if lost:
             planned = {s.index: s.tokens for s in read_shard(layout.plan_shard(state.shard))}
@@ -105,6 +114,18 @@ def remove_unsound(layout: RunLayout, states: list[ShardState]) -> None:
         raise volume_error(error, layout.root / "samples") from error
 
 
+def _require_volume(layout: RunLayout) -> None:
+    if not layout.run_json.exists():
+        raise VolumeUnusable(f"{layout.root} holds no run.json", do="Mount the shared volume there.")
+
+
+def _unlock(ledger: Ledger, token: str) -> None:
+    """Only this process's own lock: after too long a rebuild it may be another's."""
+    with redis_errors(ledger.url):
+        if ledger.client.get(ledger.keys.rebuilding) == token:
+            ledger.client.delete(ledger.keys.rebuilding)
+
+
 def _rebuild_alone(ledger: Ledger, layout: RunLayout, info: RunInfo) -> Ledger:
     """Rebuilds unless another process is at it; then waits for that one."""
     token = uuid.uuid4().hex
@@ -112,14 +133,13 @@ def _rebuild_alone(ledger: Ledger, layout: RunLayout, info: RunInfo) -> Ledger:
     while True:
         with redis_errors(ledger.url):
             mine = ledger.client.set(ledger.keys.rebuilding, token, nx=True, ex=REBUILD_LOCK_SECONDS)
-        if ledger.info() is not None:
-            return ledger
         if mine:
             try:
-                return rebuild(ledger.client, ledger.url, layout, info)
+                return ledger if ledger.info() is not None else rebuild(ledger.client, ledger.url, layout, info)
             finally:
-                with redis_errors(ledger.url):
-                    ledger.client.delete(ledger.keys.rebuilding)
+                _unlock(ledger, token)
+        if ledger.info() is not None:
+            return ledger
         if time.monotonic() > deadline:
             raise RedisUnreachable(
                 f"another process has been rebuilding the ledger of run {info.run} for too long",

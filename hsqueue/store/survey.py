@@ -59,8 +59,10 @@ def survey_shard(layout: RunLayout, info: RunInfo, shard: int) -> ShardState:
                 done.append(published)
     except OSError as error:
         raise VolumeUnusable(f"{layout.root} cannot be read ({error})", do="Mount the shared volume.") from error
-    given_up = manifest.given_up if manifest else ()
-    ended = manifest is not None and len(done) + len(given_up) == len(indices)
+    there = {d.index for d in done}
+    # A file that a frozen worker published after its sample was given up is a file all the same.
+    given_up = tuple(g for g in manifest.given_up if g.index not in there) if manifest else ()
+    ended = manifest is not None and len(there) + len(given_up) == len(indices)
     stale = not ended and layout.manifest(shard).exists()
     return ShardState(shard, tuple(done), given_up, ended, stale, tuple(damaged))
 

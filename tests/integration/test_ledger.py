@@ -8,7 +8,7 @@ import pytest
 
 from hsqueue.contracts.errors import LeaseLost
 from hsqueue.ledger.ledger import Counts, Ledger, Refusal
-from tests.support.ledger import INFO, SAMPLES, SHARDS, TTL, done, expire, granted, skipped
+from tests.support.ledger import INFO, SAMPLES, TTL, done, expire, granted, skipped
 from tests.support.redis import RedisServer
 
 SHORT = 0.05

@@ -14,7 +14,7 @@ from hsqueue.contracts.errors import RedisUnreachable, UsageError
 from hsqueue.ledger import connect as connecting
 from hsqueue.ledger.connect import connect, masked, require_redis
 from hsqueue.ledger.ledger import Ledger
-from tests.support.ledger import INFO, done, granted
+from tests.support.ledger import INFO, SAMPLES, done, granted
 from tests.support.redis import RedisServer, free_port, redis_server
 
 
@@ -115,13 +115,13 @@ def test_a_redis_without_memory_is_named_by_the_ledger(tmp_path: Path) -> None:
         ledger = Ledger(server.client(), server.url, "r1")
         ledger.create(INFO, (), (), ())
         lease = granted(ledger)
-        ledger.client.config_set("maxmemory", "1mb")
         ledger.client.config_set("maxmemory", "1")
-        with pytest.raises(RedisUnreachable, match="OOM") as caught:
-            ledger.commit(lease, done(0))
+        with pytest.raises(RedisUnreachable, match="used memory > 'maxmemory'") as caught:
+            ledger.commit(lease, done(0, 1))
         assert "\n" not in str(caught.value)
         ledger.client.config_set("maxmemory", "0")
-        assert ledger.commit(lease, done(0)) == 1
+        assert ledger.counts(SAMPLES).pending == SAMPLES
+        assert ledger.commit(lease, done(0, 1)) == 2
 
 
 def test_a_ledger_whose_redis_died_says_so_and_goes_on_after_its_restart(tmp_path: Path) -> None:

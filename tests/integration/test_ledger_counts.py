@@ -136,16 +136,16 @@ def test_a_range_of_any_boundaries_is_read_right(
 
 
 @SHARED
-@given(finished=st.sets(st.integers(0, 70)), ended=st.sets(st.integers(0, 16)))
+@given(finished=st.sets(st.integers(0, 70)), ended=st.sets(st.integers(0, 17)))
 def test_a_created_ledger_is_as_if_every_ending_had_been_committed(
     redis: RedisServer, finished: set[int], ended: set[int]
 ) -> None:
-    info = replace(INFO, samples=71, shards=17)
+    info = replace(INFO, samples=71, shards=18)
     created, told = Ledger(redis.client(), redis.url, "r3"), Ledger(redis.client(), redis.url, "r4")
     lost = [skipped(index) for index in range(71) if index not in finished]
     created.create(replace(info, run="r3"), done(*finished), lost, ended)
     told.create(replace(info, run="r4"), (), (), ())
-    for shard in range(17):
+    for shard in range(18):
         mine = range(shard * SIZE, min(71, (shard + 1) * SIZE))
         lease = granted(told, shard)
         told.commit(lease, done(*(i for i in mine if i in finished)), [skipped(i) for i in mine if i not in finished])
@@ -154,7 +154,7 @@ def test_a_created_ledger_is_as_if_every_ending_had_been_committed(
     assert created.counts(71) == told.counts(71)
     assert created.done_in(range(71)) == told.done_in(range(71)) == finished
     assert created.given_up() == told.given_up()
-    assert created.ended_shards(17) == told.ended_shards(17) == ended
+    assert created.ended_shards(18) == told.ended_shards(18) == ended
 
 
 def test_no_shards_and_no_samples_are_no_error(ledger: Ledger) -> None:
