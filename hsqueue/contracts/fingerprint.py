@@ -19,6 +19,7 @@ class Fingerprint:
     tokenizer: digest of the tokenizer's files. chat_template: digest of the template's text, or ``none``.
     dataset: digest of the source files' bytes. max_length: tokens; longer conversations were rejected.
     min_loss_tokens: conversations with fewer supervised tokens were rejected. shard_size: samples a shard.
+    ids: ``required``, or ``line`` where ids were made from file and line.
     """
 
     model: str
@@ -34,6 +35,7 @@ class Fingerprint:
     max_length: int
     min_loss_tokens: int
     shard_size: int
+    ids: str = "required"
     layer_convention: str = "input"
     contract: int = CONTRACT_VERSION
 
@@ -127,5 +129,6 @@ def _fingerprint(table: dict[str, Any]) -> Fingerprint:
         max_length=fields.count(table, "max_length", 1),
         min_loss_tokens=fields.count(table, "min_loss_tokens"),
         shard_size=fields.count(table, "shard_size", 1),
+        ids=fields.text(table, "ids", ("required", "line")),
         layer_convention=fields.text(table, "layer_convention", ("input",)),
     )

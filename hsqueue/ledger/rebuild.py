@@ -97,7 +97,9 @@ def reconcile(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -
             ledger.forget(state.shard, {index: 0 for index in given_up if index not in backed})
             ledger.reopen(state.shard)
         if lost:
-            planned = {s.index: s.tokens for s in read_shard(layout.plan_shard(state.shard))}
+            planned = {
+                s.index: s.tokens for s in read_shard(layout.plan_shard(state.shard), info.shard_range(state.shard))
+            }
             missing += ledger.forget(state.shard, {index: planned[index] for index in lost})
     return Reconciled(ledger, rebuilt=False, missing=missing)
 

@@ -226,11 +226,11 @@ def _fingerprint(
         vocab_size=target.vocab_size,
         tokenizer=tokenizer.digest if tokenizer else NO_TOKENIZER,
         chat_template=tokenizer.template_digest if tokenizer else NO_TEMPLATE,
-        # Which records are samples depends on the rule for ids as much as on the bytes.
-        dataset=dataset if options.ids == "required" else f"{dataset}, ids by {options.ids}",
+        dataset=dataset,
         max_length=options.max_length,
         min_loss_tokens=options.min_loss_tokens,
         shard_size=options.shard_size,
+        ids=options.ids,
     )
 
 

@@ -3,9 +3,12 @@
 ::
 
     RUN/run.json                                 fingerprint and totals, written once, last step of planning
+    RUN/plan/run.json                            the same file as RUN/run.json
     RUN/plan/plan.json                           totals, sources, rejected lines by reason
     RUN/plan/rejected.jsonl                      every rejected line: file, line, id, reason
     RUN/plan/000/shard-000123.parquet            the samples of one shard
+    RUN/plan-<id>.tmp/                           a plan that is being made
+    RUN/rejected.jsonl                           the rejected lines of a plan without a usable sample
     RUN/samples/000/000123/000000031488.safetensors   a published sample
     RUN/manifests/000/shard-000123.json          how every sample of one shard ended, written once
     RUN/epochs/000001                            one empty file for each life of the ledger

@@ -41,7 +41,7 @@ def repair(layout: RunLayout, info: RunInfo, ledger: Ledger | None, findings: Se
 def reopen(layout: RunLayout, info: RunInfo, ledger: Ledger, shard: int) -> int:
     """Makes pending what the ledger records of a shard and the volume does not hold. Returns how many samples."""
     there = {d.index for d in survey_shard(layout, info, shard).done}
-    planned = {s.index: s.tokens for s in read_shard(layout.plan_shard(shard))}
+    planned = {s.index: s.tokens for s in read_shard(layout.plan_shard(shard), info.shard_range(shard))}
     gone = ledger.done_in(info.shard_range(shard)) - there
     forgotten = ledger.forget(shard, {index: planned[index] for index in gone})
     ledger.reopen(shard)

@@ -31,7 +31,7 @@ def retry(layout: RunLayout, info: RunInfo, ledger: Ledger | None, endings: Coll
         except OSError as error:
             raise volume_error(error, layout.manifest(shard)) from error
         if ledger is not None:
-            planned = {s.index: s.tokens for s in read_shard(layout.plan_shard(shard))}
+            planned = {s.index: s.tokens for s in read_shard(layout.plan_shard(shard), info.shard_range(shard))}
             ledger.forget(shard, {index: planned[index] for index in indices})
             ledger.reopen(shard)
     return sum(map(len, by_shard.values()))

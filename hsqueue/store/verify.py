@@ -91,7 +91,7 @@ def _checks(layout: RunLayout, info: RunInfo, deep: bool) -> Iterator[ShardCheck
 
 def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> ShardCheck:
     """One shard's files against its plan and its manifest."""
-    samples = {s.index: s for s in read_shard(layout.plan_shard(shard))}
+    samples = {s.index: s for s in read_shard(layout.plan_shard(shard), info.shard_range(shard))}
     findings: list[Finding] = []
     manifest = _manifest(layout, info, shard, findings)
     listed = {d.index: d for d in manifest.done} if manifest else {}

@@ -48,6 +48,7 @@ def poisoned(path: Path, lengths: list[int]) -> tuple[Path, list[int]]:
     return path, ids[:3]
 
 
+@pytest.mark.timeout(1000)
 def test_two_thousand_prompts_under_every_misbehaviour_at_once(tmp_path: Path) -> None:
     prompts, poison = poisoned(tmp_path / "prompts.jsonl", half_alike(COUNT))
     root = tmp_path / "run"
@@ -63,15 +64,16 @@ def test_two_thousand_prompts_under_every_misbehaviour_at_once(tmp_path: Path) -
     assert given_up == {POISON: "EngineKilled"}, "the poison prompt has an ending and a reason; nothing else has one"
 
 
+@pytest.mark.timeout(700)
 @pytest.mark.parametrize("form", ["pt", "pt-files", "safetensors"])
 def test_the_older_layout_is_never_guessed(tmp_path: Path, form: str) -> None:
-    count = 240
+    count = 120
     prompts = token_prompts(tmp_path / "prompts.jsonl", half_alike(count))
     root = tmp_path / "run"
     options = f"--dump-layout counter --counter-form {form} --misbehave {shlex.quote(json.dumps({**SEEN, **FAULTS}))}"
     result = hsqueue(
-        "run", prompts, "--out", root, "--shard-size", "120", "--deep", "--dump-layout", "counter",
-        "--engine-options", options, env=ENVIRONMENT, timeout=900,
+        "run", prompts, "--out", root, "--shard-size", "60", "--deep", "--dump-layout", "counter",
+        "--engine-options", options, env={**ENVIRONMENT, "HSQ_DUMP_TIMEOUT": "3"}, timeout=600,
     )  # fmt: skip
     assert result.status == 0, result.text
     assert wrong_samples(root, Reference()) == []

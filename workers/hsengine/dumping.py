@@ -38,7 +38,7 @@ class TornCounterLayout(CounterLayout):
     """Cuts some dumps short; their ``meta.json`` is as it should be."""
 
     def __init__(self, directory: Path, form: Form, plan: Misbehaviour) -> None:
-        super().__init__(directory, form, next_counter(directory))
+        super().__init__(directory, form, 0 if plan.recount else next_counter(directory))
         self._plan, self._dice = plan, Dice(plan.seed)
 
     def write_meta(self, target: Path, dump: Dump) -> None:

@@ -29,6 +29,7 @@ class Misbehaviour:
     ``slow``              responses come up to this many seconds after the prefill
     ``stale_dumps``       dumps of former runs that lie in the directory at the start
     ``stale_lengths``     their numbers of tokens, in turn; empty: random
+    ``recount``           the counter layout counts from 0 and writes over what lies there
     ``radix``             kind: a prefix counts as cached, unless the request has an ``extra_key``
     ``radix_always``      cached prefixes also for requests with an ``extra_key``
     ``abort``             kind: ends as aborted, without a dump
@@ -54,6 +55,7 @@ class Misbehaviour:
     slow: float = 0.0
     stale_dumps: int = 0
     stale_lengths: tuple[int, ...] = ()
+    recount: bool = False
     radix: float = 0.0
     radix_always: bool = False
     abort: float = 0.0

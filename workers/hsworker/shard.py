@@ -91,7 +91,7 @@ class ShardRun:
     def run(self) -> Outcome:
         """Does what is left of the shard. Raises nothing for a sample's sake; see ``Outcome.stopped_by``."""
         try:
-            samples = {sample.index: sample for sample in read_shard(self.layout.plan_shard(self.shard))}
+            samples = {sample.index: sample for sample in read_shard(self.layout.plan_shard(self.shard), self.indices)}
             self._adopt()
             left = {i: s.tokens for i, s in samples.items() if i not in self._committed and i not in self._given_up}
             progress = ShardProgress(left, self.ledger.suspects(left), self.settings.max_attempts)
@@ -122,7 +122,7 @@ class ShardRun:
         if lost or state.stale:
             self.layout.manifest(self.shard).unlink(missing_ok=True)
         if lost:
-            planned = {s.index: s.tokens for s in read_shard(self.layout.plan_shard(self.shard))}
+            planned = {s.index: s.tokens for s in read_shard(self.layout.plan_shard(self.shard), self.indices)}
             self.ledger.forget(self.shard, {index: planned[index] for index in lost})
         self._given_up = self.ledger.given_up(self.indices)
         if state.ended:

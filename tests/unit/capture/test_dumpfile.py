@@ -80,7 +80,7 @@ def test_short_writes_and_many_buffers_lose_nothing(parts: list[bytes], most: in
         return os.write(descriptor, b"".join(buffers)[:most])
 
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as file:
-        patch.setattr(dumpfile.os, "writev", short_writev)
+        patch.setattr(os, "writev", short_writev)
         patch.setattr(dumpfile, "IOV_MAX", at_a_time)
         write_all(file.fileno(), [memoryview(part) for part in parts])
         file.seek(0)

@@ -17,7 +17,7 @@ def read(directory: Path, form: Form) -> dict[str, Any]:
         return dict(torch.load(directory / "hidden_states.pt"))
     if form is Form.PT_FILES:
         return {path.stem: torch.load(path) for path in directory.glob("*.pt")}
-    return load_file(directory / "hidden_states.safetensors")
+    return dict(load_file(directory / "hidden_states.safetensors"))
 
 
 @pytest.mark.parametrize("form", list(Form))

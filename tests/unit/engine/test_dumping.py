@@ -93,6 +93,14 @@ def test_a_torn_counter_dump_still_has_its_meta(tmp_path: Path, form: Form) -> N
     assert json.loads((tmp_path / "torn" / "req_0" / "meta.json").read_text())["num_tokens"] == 3
 
 
+@pytest.mark.parametrize(("recount", "names"), [(False, {"req_0", "req_1"}), (True, {"req_0"})])
+def test_a_restarted_engine_counts_on_or_from_zero(tmp_path: Path, recount: bool, names: set[str]) -> None:
+    for tokens in ([1, 2, 3], [4]):
+        TornCounterLayout(tmp_path, Form.PT, Misbehaviour(recount=recount)).write(make_dump("a", tokens))
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert json.loads((tmp_path / max(names) / "meta.json").read_text())["num_tokens"] == 1
+
+
 def test_late_dumps_come_after_the_call_and_on_time_ones_within_it() -> None:
     arrived: list[str] = []
     event = threading.Event()

@@ -131,10 +131,13 @@ def test_sliding_windows_are_kept_whole_chunked_and_packed(tmp_path: Path) -> No
     chunks = [
         model.forward([Part(ids[a:b], kv), Part([1, 2])]).rows(0, b - a) for a, b in ((0, 20), (20, 21), (21, 50))
     ]
+    last = [states.last for states in chunks if states.last is not None]
     whole = States(
-        *(torch.cat([getattr(s, name) for s in chunks]) for name in ("input_ids", "aux", "last")),
-        None,
-        torch.cat([s.finite for s in chunks]),
+        input_ids=torch.tensor(ids),
+        aux=torch.cat([states.aux for states in chunks]),
+        last=torch.cat(last),
+        prenorm=None,
+        finite=torch.cat([states.finite for states in chunks]),
     )
     assert off(whole) <= TOLERANCE
 
@@ -153,7 +156,7 @@ def test_attention_of_another_kind_is_refused(tmp_path: Path) -> None:
     from transformers import Gemma2Config
 
     directory = saved(Gemma2Config(**SMALL), tmp_path)
-    with pytest.raises(EngineUnfit, match="scaled_dot_product_attention|softcap"):
+    with pytest.raises(EngineUnfit, match=r"scaled_dot_product_attention|softcap"):
         probe(load_model(read_info(directory, "float32"), (1, 3), "post"))
 
 

@@ -34,6 +34,7 @@ class Shard(RuleBasedStateMachine):
         self.limit = limit
         self.now = 0.0
         self.waiting = set(self.lengths)
+        self.alone = suspects & self.waiting
         self.flying: dict[int, Send] = {}
         self.put_back: set[int] = set()
         self.asked = dict.fromkeys(self.lengths, 0)
@@ -48,20 +49,17 @@ class Shard(RuleBasedStateMachine):
         assert not self.stopped
         assert found.index in self.waiting
         assert found.attempt == self.asked[found.index]
-        assert not found.alone or not self.flying
-        assert not any(other.alone for other in self.flying.values())
-        fresh = [i for i in self.waiting if self.asked[i] == 0]
-        if found.attempt == 0 and not found.alone:
-            assert self.lengths[found.index] == max(
-                (self.lengths[i] for i in fresh if not self.is_suspect(i)), default=self.lengths[found.index]
-            )
+        never_sent = {i for i in self.waiting - self.alone if self.asked[i] == 0}
+        assert found.alone == (found.index in self.alone)
+        assert not found.alone or self.waiting <= self.alone
+        if never_sent:
+            assert self.lengths[found.index] == max(self.lengths[i] for i in never_sent)
+        if any(one.alone for one in (found, *self.flying.values())) and self.flying:
+            return  # the budget's part: it lets nobody send beside a sample that is to be alone
         self.progress.started(found)
         self.waiting.discard(found.index)
         self.flying[found.index] = found
         self.asked[found.index] += 1
-
-    def is_suspect(self, index: int) -> bool:
-        return next(w.alone for w in self.progress._waiting if w.index == index)
 
     @rule(seconds=st.sampled_from([0.01, 0.3, LONGEST_PAUSE]))
     def pass_time(self, seconds: float) -> None:
@@ -86,6 +84,7 @@ class Shard(RuleBasedStateMachine):
         assert (landed.index in self.progress.given_up) == over
         if not over:
             self.waiting.add(landed.index)
+            self.alone |= {landed.index} if kind is DumpAmbiguous else set()
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data())

@@ -1,0 +1,108 @@
+"""Who may send: pure rules, without a process or a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsworker.budget import Limits, Slot, is_turn, may_send
+
+LIMITS = Limits(requests=4, bytes=100)
+ELDER, MINE, YOUNGER = Slot(1, 1.0), Slot(2, 2.0), Slot(3, 3.0)
+SLOTS = st.builds(
+    Slot, pid=st.integers(1, 9), since=st.sampled_from([1.0, 2.0, 3.0]), requests=st.integers(0, 4),
+    bytes=st.integers(0, 120), wants=st.booleans(), alone=st.booleans(),
+)  # fmt: skip
+
+
+def may(mine: Slot, *others: Slot, size: int = 10) -> bool:
+    return may_send(mine, others, size, LIMITS)
+
+
+# --- turns ----------------------------------------------------------------------------------------------------
+
+
+def test_it_is_the_elders_turn_while_it_wants_something() -> None:
+    assert not is_turn(MINE, [replace(ELDER, wants=True)])
+    assert is_turn(ELDER, [replace(MINE, wants=True)])
+
+
+def test_an_elder_that_wants_nothing_lets_the_younger_send() -> None:
+    assert is_turn(MINE, [replace(ELDER, requests=4)])
+
+
+def test_of_two_that_began_at_once_one_is_the_elder() -> None:
+    one, other = Slot(1, 1.0, wants=True), Slot(2, 1.0, wants=True)
+    assert (is_turn(one, [other]), is_turn(other, [one])) == (True, False)
+
+
+@given(st.lists(SLOTS, min_size=1, max_size=4, unique_by=lambda slot: slot.pid))
+def test_it_is_always_the_turn_of_exactly_one_that_wants_something(slots: list[Slot]) -> None:
+    wanting = [s for s in slots if s.wants]
+    turns = [s for s in wanting if is_turn(s, [o for o in slots if o is not s])]
+    assert len(turns) == (1 if wanting else 0)
+
+
+# --- limits ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("requests", "sent"), [(0, True), (3, True), (4, False), (5, False)])
+def test_requests_of_all_count_together(requests: int, sent: bool) -> None:
+    assert may(replace(MINE, requests=requests // 2), replace(YOUNGER, requests=requests - requests // 2)) == sent
+
+
+@pytest.mark.parametrize(("held", "size", "sent"), [(90, 10, True), (91, 10, False), (50, 50, True), (50, 51, False)])
+def test_bytes_of_all_count_together(held: int, size: int, sent: bool) -> None:
+    assert may(replace(MINE, requests=1, bytes=held - 20), replace(YOUNGER, bytes=20), size=size) == sent
+
+
+def test_a_dump_larger_than_the_limit_goes_when_nothing_else_is_about() -> None:
+    assert may(MINE, YOUNGER, size=1000)
+    assert not may(replace(MINE, requests=1), size=1000)
+    assert not may(MINE, replace(YOUNGER, bytes=1), size=1000)
+
+
+@given(SLOTS, st.lists(SLOTS, max_size=3), st.integers(0, 150))
+def test_no_grant_exceeds_the_limits_but_for_a_lone_request(mine: Slot, others: list[Slot], size: int) -> None:
+    requests = mine.requests + sum(o.requests for o in others)
+    held = mine.bytes + sum(o.bytes for o in others)
+    if may(mine, *others, size=size):
+        assert requests < LIMITS.requests
+        assert requests == held == 0 or held + size <= LIMITS.bytes
+
+
+# --- alone ----------------------------------------------------------------------------------------------------
+
+
+def test_alone_means_that_no_request_is_in_flight() -> None:
+    alone = replace(MINE, alone=True)
+    assert may(alone, ELDER, YOUNGER)
+    assert not may(replace(alone, requests=1))
+    assert not may(alone, replace(YOUNGER, requests=1))
+
+
+def test_dumps_that_wait_do_not_disturb_a_lone_request_while_there_is_room() -> None:
+    alone = replace(MINE, alone=True)
+    assert may(replace(alone, bytes=40), replace(YOUNGER, bytes=50), size=10)
+    assert not may(replace(alone, bytes=40), replace(YOUNGER, bytes=50), size=11)
+    assert may(alone, YOUNGER, size=1000)
+
+
+def test_whoever_waits_to_be_alone_holds_everybody_back() -> None:
+    assert not may(MINE, replace(YOUNGER, alone=True))
+    assert not may(MINE, replace(ELDER, alone=True))
+
+
+def test_of_two_that_want_to_be_alone_the_elder_goes_first() -> None:
+    one, other = replace(ELDER, alone=True), replace(MINE, alone=True)
+    assert (may(one, other), may(other, one)) == (True, False)
+
+
+@given(st.lists(SLOTS, min_size=1, max_size=4, unique_by=lambda slot: slot.pid))
+def test_once_everything_is_answered_and_read_somebody_may_send(slots: list[Slot]) -> None:
+    """No set of wishes blocks the engine for good."""
+    idle = [replace(s, requests=0, bytes=0, wants=True) for s in slots]
+    assert any(may(s, *(o for o in idle if o is not s), size=1000) for s in idle)
