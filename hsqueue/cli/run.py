@@ -25,7 +25,7 @@ from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.local.supervisor import Supervisor
 from hsqueue.monitoring.snapshot import Snapshot, from_ledger
 from hsqueue.planning.plan import PlanOptions, fingerprint_of, load_run, make_plan
-from hsqueue.planning.target import PlanTarget
+from hsqueue.planning.target import PlanTarget, read_card
 from hsqueue.planning.tokens import Tokenizer
 from hsqueue.settings import Settings, load_settings
 
@@ -111,12 +111,23 @@ def _extract(run: Run, places: list[EnginePlace], settings: Settings, dump_layou
         if before.pending == 0 and before.shards_ended == before.shards:
             say("nothing left to do: every sample has ended")
         else:
+            _require_engines(places)
             _work(run, places, settings, dump_layout, url, embedded, reconciled.ledger)
         after = from_ledger(reconciled.ledger, run.info)
     finally:
         if embedded:
             embedded.stop()
     return _conclude(run, before, after, time.monotonic() - began, deep)
+
+
+def _require_engines(places: list[EnginePlace]) -> None:
+    """Servers of the user's must be up before anything is queued for them. Raises EngineDown and what is worse."""
+    from hsworker.engine import EngineClient
+    from hsworker.pinning import check_engine
+
+    for place in places:
+        if not place.command:
+            check_engine(EngineClient(place.url), read_card(place.dump_dir))
 
 
 def _work(

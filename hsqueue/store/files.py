@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import uuid
@@ -37,6 +38,12 @@ def make_directory(path: Path) -> None:
         raise volume_error(error, path) from error
 
 
+def discard(temporary: Path) -> None:
+    """Removes a temporary file where that can be done; on a volume gone read-only the first error counts, not this."""
+    with contextlib.suppress(OSError):
+        temporary.unlink(missing_ok=True)
+
+
 def temporary_name(final: Path, mark: str = "") -> Path:
     """A name beside `final` that no other process uses; hidden, so that listings of samples pass it over."""
     return final.with_name(f".{final.name}.{mark or 'x'}.{uuid.uuid4().hex[:12]}{TEMPORARY_SUFFIX}")
@@ -58,7 +65,7 @@ def commit_link(temporary: Path, final: Path) -> bool:
         if not won:
             raise
     finally:
-        temporary.unlink(missing_ok=True)
+        discard(temporary)
     return won
 
 
@@ -85,6 +92,6 @@ def write_once(final: Path, data: bytes) -> bool:
         won = commit_link(temporary, final)
         fsync_directory(final.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        discard(temporary)
         raise volume_error(error, final) from error
     return won

@@ -14,7 +14,7 @@ from hsqueue.contracts.dump import DumpMeta
 from hsqueue.contracts.errors import DumpMalformed
 from hsqueue.contracts.sample import Published
 from hsqueue.contracts.tensorfile import TensorFile
-from hsqueue.store.files import commit_link, make_directory, temporary_name, volume_error
+from hsqueue.store.files import commit_link, discard, make_directory, temporary_name, volume_error
 from hsqueue.store.samplefile import (
     CHECKSUM_DIGITS,
     digest_of,
@@ -62,7 +62,7 @@ def publish(job: Publication, may_publish: Callable[[], None]) -> Published:
     except OSError as error:
         raise volume_error(error, job.final) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        discard(temporary)
 
 
 def _winner(job: Publication) -> Published:

@@ -16,6 +16,7 @@ from hsqueue.contracts.errors import HsqueueError
 from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.keys import WORKERS
 from hsqueue.planning.target import read_card
+from hsqueue.store.layout import RunLayout
 from hsworker.pinning import check_engine, read_pause
 from hsworker.station import Station
 
@@ -74,7 +75,7 @@ class Watch(threading.Thread):
 
     def _recovered(self, pause: dict[str, str]) -> bool:
         if pause["kind"] == "volume":
-            return _is_writable(Path(pause["run_dir"])) if pause["run_dir"] else True
+            return _is_writable(RunLayout(Path(pause["run_dir"]))) if pause["run_dir"] else True
         if not self.station.engine.alive():
             return False
         try:
@@ -94,8 +95,11 @@ class Watch(threading.Thread):
             self.station.client.hset(WORKERS, self.hostname, json.dumps(beat))
 
 
-def _is_writable(directory: Path) -> bool:
-    """By writing: access bits say nothing about a full or read-only volume."""
+def _is_writable(layout: RunLayout) -> bool:
+    """By writing where samples go: access bits say nothing about a full or read-only volume."""
+    if not layout.run_json.exists():
+        return False
+    directory = layout.samples if layout.samples.is_dir() else layout.root
     path = directory / f".hsqueue-{uuid.uuid4().hex[:8]}.tmp"
     try:
         with path.open("xb") as file:

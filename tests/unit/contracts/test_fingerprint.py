@@ -17,7 +17,7 @@ TABLE = json.loads(INFO.to_json())
 OTHER: dict[str, object] = {
     "weights": "f" * 16, "layers": (1, 2, 3), "norm": "pre", "dtype": "float16", "hidden_size": 16,
     "vocab_size": 7, "tokenizer": "t2", "chat_template": "c2", "dataset": "d2", "max_length": 1,
-    "min_loss_tokens": 5, "shard_size": 5, "layer_convention": "output", "contract": 2,
+    "min_loss_tokens": 5, "shard_size": 5, "ids": "line", "layer_convention": "output", "contract": 2,
 }  # fmt: skip
 
 

@@ -17,24 +17,18 @@ import torch
 from safetensors.torch import load_file
 
 from hscapture.legacy import Form, write_states
-from hsqueue.contracts.card import EngineCard
 from hsqueue.contracts.errors import DumpAmbiguous, DumpMismatch, DumpMissing
 from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.sample import Sample
 from hsworker.counter_dumps import CounterDumps, _scan
 from hsworker.dumps import Dump
 from hsworker.matching import check_dump
+from tests.support.fakeengine import CARD
 from tests.support.volume import TARGET, make_sample
 
 TOKENS = 7
 SAMPLE = make_sample(3, TOKENS)
 LAYERS, HIDDEN = len(TARGET.layers), TARGET.hidden_size
-CARD = EngineCard(
-    contract=1, instance="i1", model=TARGET.model, weights=TARGET.weights, num_layers=8, hidden_size=HIDDEN,
-    vocab_size=TARGET.vocab_size, context_length=2048, dtype=TARGET.dtype, layers=TARGET.layers,
-    layers_asked=TARGET.layers, layers_held=TARGET.layers, norm="post", server="sglang 0.5", host="h", port=1, pid=1,
-    started=0.0, ranks={"tp": 1},
-)  # fmt: skip
 Make = Callable[[], CounterDumps]
 
 

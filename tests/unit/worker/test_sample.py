@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from hsqueue.contracts import errors
-from hsqueue.contracts.card import EngineCard
 from hsqueue.contracts.errors import (
     DumpAmbiguous,
     DumpMismatch,
@@ -24,44 +22,14 @@ from hsqueue.contracts.errors import (
     TokenOutOfVocabulary,
     VolumeUnusable,
 )
-from hsqueue.contracts.rid import RequestId, parse_rid
+from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.sample import Sample
 from hsqueue.store.samplefile import read_sample_header
 from hsworker.budget import Budget, Limits, Share
 from hsworker.dumps import RidDumps
-from hsworker.matching import Response
 from hsworker.sample import Way, dump_bytes, process
+from tests.support.fakeengine import CARD, CONTEXT_LENGTH, FakeEngine
 from tests.support.volume import TARGET, Volume, make_volume, write_dump
-
-CARD = EngineCard(
-    contract=1, instance="i1", model=TARGET.model, weights=TARGET.weights, num_layers=8,
-    hidden_size=TARGET.hidden_size, vocab_size=TARGET.vocab_size, context_length=9, dtype=TARGET.dtype,
-    layers=TARGET.layers, layers_asked=TARGET.layers, layers_held=TARGET.layers, norm="post", server="sglang 0.5",
-    host="h", port=1, pid=1, started=0.0, ranks={"tp": 1},
-)  # fmt: skip
-
-
-@dataclass
-class Engine:
-    """dump: writes the dump of a request. error: raised after that. respond: changes the response."""
-
-    dump: Callable[[RequestId], object] = lambda rid: None
-    error: BaseException | None = None
-    respond: Callable[[Response], Response] = lambda response: response
-    stands: bool = True
-    asked: list[str] = field(default_factory=list)
-
-    def prefill(self, rid: str, input_ids: list[int]) -> Response:
-        self.asked.append(rid)
-        parsed = parse_rid(rid)
-        assert parsed is not None
-        self.dump(parsed)
-        if self.error is not None:
-            raise self.error
-        return self.respond(Response(rid, len(input_ids), 0, "length"))
-
-    def alive(self) -> bool:
-        return self.stands
 
 
 class Dumps(RidDumps):
@@ -90,7 +58,7 @@ class Bench:
     """A sample of five tokens, its engine, and everything that could be left over."""
 
     volume: Volume
-    engine: Engine
+    engine: FakeEngine
     dumps: Dumps
     budget: Budget
     share: Share
@@ -121,7 +89,7 @@ def bench(tmp_path: Path) -> Bench:
     volume = make_volume(tmp_path / "run", (5, 5), 2)
     directory = tmp_path / "engine"
     directory.mkdir()
-    engine = Engine(lambda rid: write_dump(directory, rid, volume.samples[0]))
+    engine = FakeEngine(lambda rid: write_dump(directory, rid, volume.samples[0]))
     dumps, budget, answered = Dumps(directory), Budget(tmp_path / "budget", Limits(4, 1 << 20)), list[int]()
     share = budget.open()
     way = Way(
@@ -135,7 +103,7 @@ def bench(tmp_path: Path) -> Bench:
 def test_what_matches_is_published_and_the_dump_removed(bench: Bench) -> None:
     published = bench.run()
     assert read_sample_header(bench.volume.path(0)).published == published
-    assert bench.engine.asked == ["hsq.r1.0.4294967296.0"]
+    assert bench.engine.asked == [RequestId("r1", 0, 1 << 32, 0)]
     bench.assert_nothing_left()
     assert bench.dumps.orphaned == [False]
 
@@ -239,7 +207,7 @@ def test_a_volume_that_cannot_be_written_is_named_for_the_sample(bench: Bench) -
 
 
 def test_a_sample_that_could_kill_the_engine_is_never_sent(bench: Bench) -> None:
-    poison, long = bench.sample.input_ids[:], bench.sample.input_ids * 2
+    poison, long = bench.sample.input_ids[:], bench.sample.input_ids * CONTEXT_LENGTH
     poison[2] = TARGET.vocab_size
     for ids, error in ((poison, TokenOutOfVocabulary), (long, SampleTooLong)):
         bench.answered.clear()

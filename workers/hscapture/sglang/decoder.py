@@ -18,7 +18,7 @@ HOW_TO_NAME = "Serve a model whose SGLang class has set_eagle3_layers_to_capture
 class Decoder:
     """layers: the decoder layers in order. norm: the final one."""
 
-    layers: Sequence[nn.Module]
+    layers: nn.ModuleList
     norm: nn.Module
 
 

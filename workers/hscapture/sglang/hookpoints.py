@@ -24,25 +24,25 @@ LOGITS = HookPoint(
     "sglang.srt.layers.logits_processor.LogitsProcessor.forward",
     ("self", "input_ids", "hidden_states", "lm_head", "logits_metadata", "aux_hidden_states"),
 )
-PROCESS_RESULT = HookPoint(
-    "sglang.srt.managers.scheduler.Scheduler.process_batch_result", ("self", "batch", "result")
-)
+PROCESS_RESULT = HookPoint("sglang.srt.managers.scheduler.Scheduler.process_batch_result", ("self", "batch", "result"))
 HOOK_POINTS = (LOAD_MODEL, INIT_INFO, RUN_BATCH, LOGITS, PROCESS_RESULT)
 
 BATCH = "sglang.srt.managers.schedule_batch.ScheduleBatch"
 BATCH_FIELDS = ("reqs", "extend_lens", "prefix_lens", "forward_mode")
 
 
-def moved(resolve: Callable[[str], Any] = pkgutil.resolve_name, points: Iterable[HookPoint] = HOOK_POINTS) -> list[str]:
-    """One phrase for each hook point that is not what the plugin was written for; empty where all are."""
-    found = [phrase for point in points if (phrase := _difference(resolve, point))]
+def moved(
+    resolve: Callable[[str], Any] = pkgutil.resolve_name, points: Iterable[HookPoint] = HOOK_POINTS
+) -> list[tuple[str, str]]:
+    """(target, phrase) of each place that is not what the plugin was written for; empty where all are."""
+    found = [(point.target, phrase) for point in points if (phrase := _difference(resolve, point))]
     try:
         fields = getattr(resolve(BATCH), "__dataclass_fields__", {})
     except (ImportError, AttributeError) as error:
-        return [*found, f"{BATCH} is gone ({error})"]
+        return [*found, (BATCH, f"{BATCH} is gone ({error})")]
     absent = [name for name in BATCH_FIELDS if name not in fields]
     if absent:
-        found.append(f"{BATCH} has no {', '.join(absent)}")
+        found.append((BATCH, f"{BATCH} has no {', '.join(absent)}"))
     return found
 
 

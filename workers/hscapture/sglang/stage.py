@@ -31,7 +31,7 @@ class Stager:
 
     def __init__(self, device: torch.device, pool: BufferPool) -> None:
         self._pool = pool
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def stage(self, states: States) -> Staged:
         """`states` may be changed or freed by its owner as soon as this returns."""
@@ -54,7 +54,7 @@ class Stager:
                 # The allocator would hand this memory out again while the copy still reads it.
                 source.record_stream(stream)
             # A blocking event lets the writer threads sleep instead of spinning beside the scheduler.
-            done = torch.cuda.Event(blocking=True)
+            done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             done.record(stream)
         return done.synchronize
 

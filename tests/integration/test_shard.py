@@ -1,0 +1,225 @@
+"""One leased shard with a real ledger and a real volume; the engine answers as the test tells it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hsqueue.contracts.errors import EngineDown, EngineRefused, LeaseLost, VolumeUnusable
+from hsqueue.contracts.rid import RequestId
+from hsqueue.contracts.sample import Ending, GivenUp
+from hsqueue.ledger.ledger import Counts, Ledger
+from hsqueue.ledger.rebuild import reconcile
+from hsqueue.settings import Settings
+from hsqueue.store.manifest import read_manifest
+from hsqueue.store.verify import verify
+from hsworker.budget import Budget, Limits
+from hsworker.counter_dumps import CounterDumps
+from hsworker.dumps import DumpSource, RidDumps
+from hsworker.lease import LeaseKeeper
+from hsworker.sample import Way
+from hsworker.shard import Outcome, ShardRun
+from tests.support.fakeengine import CARD, FakeEngine
+from tests.support.ledger import expire, granted
+from tests.support.redis import RedisServer
+from tests.support.volume import TARGET, Volume, make_volume, write_dump
+
+LENGTHS = (5, 9, 12, 3)
+SETTINGS = Settings(max_attempts=2, dump_timeout=0.05, commit_every=0.01, publishers=2, max_in_flight=4)
+FAILED = GivenUp(1, Ending.FAILED, 5, "DumpMissing", "as before")
+
+
+@dataclass
+class Floor:
+    """A run of one shard with four samples, and what works on it."""
+
+    volume: Volume
+    ledger: Ledger
+    dump_dir: Path
+    engine: FakeEngine = field(default_factory=FakeEngine)
+    dumps: DumpSource | None = None
+
+    def dump(self, rid: RequestId) -> None:
+        write_dump(self.dump_dir, rid, self.volume.samples[rid.index])
+
+    def work(self, owner: str = "a") -> Outcome:
+        lease = granted(self.ledger, 0, owner)
+        budget = Budget(self.dump_dir / "budget", Limits(SETTINGS.max_in_flight, 1 << 30))
+        share = budget.open()
+        with LeaseKeeper(self.ledger, lease, 60.0) as keeper:
+
+            def way(answered: Callable[[], None]) -> Way:
+                return Way(
+                    run=self.volume.info.run, shard=0, fence=lease.fence, target=TARGET, card=CARD,
+                    layout=self.volume.layout, engine=self.engine,  # type: ignore[arg-type]
+                    dumps=self.dumps or RidDumps(self.dump_dir), share=share, dump_timeout=SETTINGS.dump_timeout,
+                    is_same_engine=lambda: True, may_publish=keeper.check, answered=answered,
+                )  # fmt: skip
+
+            layout, info = self.volume.layout, self.volume.info
+            outcome = ShardRun(info, layout, self.ledger, keeper, share, SETTINGS, way, lambda ended, total: None).run()
+        (slot,) = budget.slots()
+        assert (slot.requests, slot.bytes, slot.wants, slot.alone) == (0, 0, False, False)
+        share.close()
+        return outcome
+
+    def counts(self) -> Counts:
+        return self.ledger.counts(len(LENGTHS))
+
+    def asked(self) -> list[int]:
+        return sorted(rid.index for rid in self.engine.asked)
+
+
+@pytest.fixture
+def floor(redis: RedisServer, tmp_path: Path) -> Iterator[Floor]:
+    volume = make_volume(tmp_path / "run", LENGTHS, 4)
+    (tmp_path / "dumps").mkdir()
+    made = Floor(volume, reconcile(redis.client(), redis.url, volume.layout, volume.info).ledger, tmp_path / "dumps")
+    made.engine.dump = made.dump
+    yield made
+    found = verify(volume.layout, volume.info, deep=True)
+    assert found.clean, found.findings
+
+
+def test_every_sample_is_published_recorded_and_listed(floor: Floor) -> None:
+    outcome = floor.work()
+    assert (str(outcome), outcome.ended) == ("4/4 done", True)
+    assert floor.counts() == Counts(4, 4, 0, 0, sum(LENGTHS))
+    assert floor.ledger.ended_shards(1) == {0}
+    manifest = read_manifest(floor.volume.layout.manifest(0))
+    assert manifest is not None
+    assert [sample.index for sample in manifest.done] == [0, 1, 2, 3]
+    assert list(floor.dump_dir.glob("req_*")) == []
+
+
+def test_what_an_earlier_lease_published_is_not_asked_for_again(floor: Floor) -> None:
+    floor.volume.publish(0, 2)
+    floor.ledger.suspect([2])
+    assert floor.work().ended
+    assert floor.asked() == [1, 3]
+    assert floor.counts() == Counts(4, 4, 0, 0, sum(LENGTHS))
+
+
+def test_what_an_earlier_lease_gave_up_stays_given_up(floor: Floor) -> None:
+    lease = granted(floor.ledger)
+    floor.ledger.commit(lease, [], [FAILED])
+    floor.ledger.release(lease)
+    outcome = floor.work()
+    assert (outcome.ended, outcome.failed) == (True, 1)
+    assert floor.asked() == [0, 2, 3]
+    manifest = read_manifest(floor.volume.layout.manifest(0))
+    assert manifest is not None
+    assert manifest.given_up == (FAILED,)
+
+
+def test_a_finished_shard_that_an_older_redis_does_not_know_is_recorded_without_a_request(floor: Floor) -> None:
+    floor.volume.finish_shard(0, [FAILED])
+    assert floor.work().ended
+    assert floor.asked() == []
+    assert floor.counts() == Counts(4, 3, 0, 1, 5 + 12 + 3)
+    assert floor.ledger.ended_shards(1) == {0}
+
+
+def test_recorded_samples_without_a_whole_file_are_asked_for_again(floor: Floor) -> None:
+    lease = granted(floor.ledger)
+    floor.ledger.commit(lease, floor.volume.publish(0, 1, 2))
+    floor.ledger.release(lease)
+    floor.volume.path(0).unlink()
+    os.truncate(floor.volume.path(1), 70)
+    leftover = floor.volume.path(3).with_name(f".{floor.volume.path(3).name}.x.tmp")
+    leftover.write_bytes(b"left by a killed worker")
+    assert floor.work().ended
+    assert floor.asked() == [0, 1, 3]
+    assert floor.counts() == Counts(4, 4, 0, 0, sum(LENGTHS))
+    assert not leftover.exists()
+
+
+def test_a_sample_that_keeps_failing_fails_alone(floor: Floor) -> None:
+    def dump(rid: RequestId) -> None:
+        if rid.index == 1:
+            raise EngineRefused("500")
+        floor.dump(rid)
+
+    floor.engine.dump = dump
+    outcome = floor.work()
+    assert (outcome.ended, outcome.done, outcome.failed) == (True, 3, 1)
+    assert floor.asked() == [0, 1, 1, 2, 3]
+    assert floor.ledger.given_up()[1].error == "EngineRefused"
+
+
+def test_an_engine_that_dies_gives_the_lease_back_and_marks_its_suspects(floor: Floor) -> None:
+    floor.engine.error, floor.engine.stands = EngineDown("gone"), False
+    outcome = floor.work()
+    assert isinstance(outcome.stopped_by, EngineDown)
+    assert not outcome.ended
+    assert floor.ledger.holders() == {}
+    suspects = floor.ledger.suspects(range(4))
+    assert set(suspects) == set(floor.asked())
+    assert floor.counts().pending == 4
+
+
+def test_a_poison_sample_does_not_take_the_engine_down_a_third_time(floor: Floor) -> None:
+    """Once among others, once alone; then it is quarantined and the others go on."""
+    deaths = 0
+
+    def dump(rid: RequestId) -> None:
+        nonlocal deaths
+        if rid.index == 2:
+            deaths += 1
+            raise EngineDown("gone")
+        floor.dump(rid)
+
+    floor.engine.dump, floor.engine.stands = dump, False
+    for _ in range(4):
+        if floor.work().ended:
+            break
+    assert deaths == 2
+    assert floor.counts() == Counts(4, 3, 0, 1, 5 + 9 + 3)
+    assert floor.ledger.given_up()[2].error == "EngineKilled"
+
+
+def test_a_lease_lost_on_the_way_records_nothing_more(floor: Floor) -> None:
+    def dump(rid: RequestId) -> None:
+        floor.dump(rid)
+        if rid.index == 2:
+            expire(floor.ledger, 0)
+            granted(floor.ledger, owner="b")
+
+    floor.engine.dump = dump
+    outcome = floor.work()
+    assert isinstance(outcome.stopped_by, LeaseLost)
+    assert not floor.volume.layout.manifest(0).exists()
+    assert floor.ledger.holders() == {0: "b"}
+    assert floor.ledger.ended_shards(1) == set()
+
+
+def test_a_volume_that_cannot_be_written_stops_the_shard_and_fails_no_sample(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "link", fail)
+    outcome = floor.work()
+    assert isinstance(outcome.stopped_by, VolumeUnusable)
+    assert floor.counts() == Counts(4, 0, 0, 0, 0)
+    assert floor.ledger.holders() == {}
+    monkeypatch.undo()
+    assert floor.work().ended
+
+
+@pytest.mark.timeout(30)
+def test_samples_that_the_older_layout_cannot_tell_apart_fail_and_the_shard_ends(floor: Floor) -> None:
+    """Lengths that others use are ambiguous, and ambiguous samples are tried again alone."""
+    floor.dumps = CounterDumps(floor.dump_dir, CARD, floor.dump_dir / ".hsqueue", settle=0.0, patience=0.1)
+    for number, tokens in enumerate(LENGTHS):
+        (floor.dump_dir / f"req_{number}").mkdir()
+        (floor.dump_dir / f"req_{number}" / "meta.json").write_text(f'{{"num_tokens": {tokens}}}')
+    outcome = floor.work()
+    assert (outcome.ended, outcome.failed) == (True, 4)
+    assert {given.error for given in floor.ledger.given_up().values()} == {"DumpAmbiguous"}
+    assert floor.asked() == []

@@ -1,0 +1,151 @@
+"""A real SGLang server as a process, with the capture plugin found as an installed package would be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import requests
+
+from hsqueue.contracts.card import EngineCard
+from hsqueue.planning.target import read_card
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON_VARIABLE = "HSQ_SGLANG_PYTHON"
+START_SECONDS = 240.0
+OPTIONS = (
+    "--device", "cpu", "--attention-backend", "torch_native", "--dtype", "float32", "--disable-cuda-graph",
+    "--mem-fraction-static", "0.1", "--max-total-tokens", "16384", "--host", "127.0.0.1",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """url: http://host:port. dump_dir: HSQ_DUMP_DIR. model: directory. log: of all its processes."""
+
+    url: str
+    dump_dir: Path
+    model: Path
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def card(self) -> EngineCard:
+        return read_card(self.dump_dir)
+
+    def info(self) -> dict[str, object]:
+        found: dict[str, object] = requests.get(f"{self.url}/server_info", timeout=30).json()
+        return found
+
+    def dumps(self) -> list[str]:
+        """Names of everything in the dump directory that a request left."""
+        return sorted(path.name for path in self.dump_dir.iterdir() if path.name.startswith((".tmp", "req_")))
+
+    def resident(self) -> int:
+        """Bytes of memory of all of the server's processes."""
+        parent = psutil.Process(self.process.pid)
+        return sum(process.memory_info().rss for process in [parent, *parent.children(recursive=True)])
+
+    def complaints(self) -> list[str]:
+        """Lines of the log in which hsqueue says that something is wrong."""
+        return [line for line in self.log.read_text().splitlines() if "no dump of" in line or "not capture" in line]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def write_entry_points(directory: Path, mutant: bool) -> None:
+    """The metadata of an installed hsqueue, with the entry points that pyproject.toml declares.
+
+    mutant: adds the tests' own plugin, which damages capture; it is loaded first.
+    """
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["sglang.srt.plugins"]
+    plugins = {"a_mutant": "tests.sglang.mutant:register", **declared} if mutant else declared
+    info = directory / "hsqueue-0.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hsqueue\nVersion: 0\n")
+    lines = [f"{name} = {target}" for name, target in plugins.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[sglang.srt.plugins]", *lines, ""]))
+
+
+def environment(site: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment without its HSQ_ variables, with `settings` and the packages under test."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HSQ_")}
+    paths = os.pathsep.join([str(site), str(ROOT), str(ROOT / "workers")])
+    return {**inherited, "PYTHONPATH": paths, "SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "2", **settings}
+
+
+@contextlib.contextmanager
+def sglang_server(
+    model: Path,
+    directory: Path,
+    *options: str,
+    settings: Mapping[str, str] | None = None,
+    dump_dir: Path | None = None,
+    mutant: bool = False,
+    warmup: bool = False,
+) -> Iterator[Server]:
+    """Serves `model` until the block ends. settings: HSQ_ variables beside HSQ_DUMP_DIR.
+
+    warmup: SGLang's own first request, which costs time.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    port, log = free_port(), directory / "server.log"
+    place = dump_dir or directory / "dumps"
+    write_entry_points(directory / "site", mutant)
+    command = [
+        os.environ[PYTHON_VARIABLE], "-m", "sglang.launch_server", "--model-path", str(model), "--port", str(port),
+        *OPTIONS, *(() if warmup else ("--skip-server-warmup",)), *options,
+    ]  # fmt: skip
+    variables = environment(directory / "site", {"HSQ_DUMP_DIR": str(place), **(settings or {})})
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=variables, start_new_session=True)
+    server = Server(f"http://127.0.0.1:{port}", place, model, log, process)
+    try:
+        wait_until_ready(server)
+        yield server
+    finally:
+        stop(process)
+
+
+def wait_until_ready(server: Server) -> None:
+    """Returns when the server answers; fails with the end of its log when it ends or takes too long."""
+    waited = 0.0
+    while True:
+        with contextlib.suppress(requests.RequestException):
+            if requests.get(f"{server.url}/model_info", timeout=5).status_code == 200:
+                return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.process.wait(0.5)
+        waited += 0.5
+        tail = server.log.read_text(errors="replace")[-3000:]
+        assert server.process.poll() is None, f"SGLang ended:\n{tail}"
+        assert waited < START_SECONDS, f"SGLang was not ready in time:\n{tail}"
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends the server and all of its children, and nothing else: they are a process group of their own."""
+    children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(20)
+    _, alive = psutil.wait_procs(children, timeout=10)
+    for child in alive:
+        child.kill()
+
+
