@@ -105,6 +105,10 @@ class SkipError(HsqueueError):
     kind = Kind.SKIP
 
 
+class SampleEmpty(SkipError):
+    """A prompt without a token."""
+
+
 class SampleTooLong(SkipError):
     """More tokens than the engine accepts."""
 

@@ -25,10 +25,8 @@ def send_shard(app: Celery, info: RunInfo, shard: int, sent: int) -> None:
         kwargs=message.to_kwargs(),
         queue=info.fingerprint.target.queue,
         task_id=task_id(info.run, shard, sent),
-        # Celery would repeat the arguments in the headers, once for each of these.
-        argsrepr="()",
-        kwargsrepr=f"run={info.run} shard={shard} n={message.n}",
-        origin="hsqueue",
+        # Nobody replies to a task without a result; left out, Celery would put a queue's name here.
+        reply_to="-",
         ignore_result=True,
     )
 

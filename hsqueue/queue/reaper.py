@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -79,18 +81,33 @@ class Reaper(threading.Thread):
         for run, directory in runs.items():
             info = self._run_info(run, Path(directory)) if directory else None
             if info is not None:
-                sent = reap_run(self.app, Ledger(self.client, self.url, run), info, self.grace)
-                if sent:
-                    log.info("run %s: %d lost shards sent again", run, sent)
-                count += sent
+                count += self._apart(run, partial(self._reap_run, run, info))
         return count
+
+    def _reap_run(self, run: str, info: RunInfo) -> int:
+        sent = reap_run(self.app, Ledger(self.client, self.url, run), info, self.grace)
+        if sent:
+            log.info("run %s: %d lost shards sent again", run, sent)
+        return sent
+
+    def _rebuild(self, run: str, info: RunInfo) -> int:
+        reconcile(self.client, self.url, RunLayout(self._roots[run]), info)
+        return 0
+
+    def _apart(self, run: str, work: Callable[[], int]) -> int:
+        """One run's trouble keeps no other from being reaped."""
+        try:
+            return work()
+        except HsqueueError as error:
+            log.warning("run %s: %s", run, error)
+            return 0
 
     def _rebuild_lost(self, runs: dict[str, str]) -> None:
         """Runs that this process has seen and Redis has forgotten; dropped ones are still known, with no directory."""
         for run, info in self._infos.items():
             if run not in runs:
                 log.warning("run %s: Redis lost its ledger; rebuilding it from the volume", run)
-                reconcile(self.client, self.url, RunLayout(self._roots[run]), info)
+                self._apart(run, partial(self._rebuild, run, info))
 
     def _run_info(self, run: str, directory: Path) -> RunInfo | None:
         if run not in self._infos:

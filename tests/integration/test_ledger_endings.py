@@ -92,6 +92,14 @@ def test_a_finished_shard_is_never_leased_or_claimed_again(ledger: Ledger) -> No
     assert ledger.lease_attempts([2]) == {}
 
 
+def test_a_shard_that_was_queued_again_meanwhile_is_not_queued_once_it_is_finished(ledger: Ledger) -> None:
+    lease = granted(ledger)
+    expire(ledger, 0)
+    assert ledger.claim([0], None) == [0]
+    assert ledger.finish(lease)
+    assert ledger.client.zcard(ledger.keys.queued) == 0
+
+
 def test_a_zombie_cannot_finish_a_shard(ledger: Ledger) -> None:
     zombie = granted(ledger)
     expire(ledger, 0)

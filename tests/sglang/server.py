@@ -110,7 +110,15 @@ def sglang_server(
     ]  # fmt: skip
     variables = environment(directory / "site", {"HSQ_DUMP_DIR": str(place), **(settings or {})})
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=variables, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=output,
+            env=variables,
+            # A checkout's own metadata, which may be stale, would come first in the search for plugins.
+            cwd=directory,
+            start_new_session=True,
+        )
     server = Server(f"http://127.0.0.1:{port}", place, model, log, process)
     try:
         wait_until_ready(server)

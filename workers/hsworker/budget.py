@@ -61,7 +61,7 @@ def may_send(mine: Slot, others: Iterable[Slot], size: int, limits: Limits) -> b
     held = mine.bytes + sum(o.bytes for o in others)
     if mine.alone:
         first = not any(o.alone and (o.since, o.pid) < (mine.since, mine.pid) for o in others)
-        return first and requests == 0
+        return first and requests == 0 and (held == 0 or held + size <= limits.bytes)
     if any(o.alone for o in others) or not is_turn(mine, others):
         return False
     if requests == 0 and held == 0:

@@ -154,9 +154,14 @@ def _scan(directory: Path) -> list[tuple[Identity, int]]:
     for name in names:
         path = directory / name / "meta.json"
         try:
-            status = path.stat()
-            rows = json.loads(path.read_bytes())["num_tokens"]
+            with path.open("rb") as file:
+                before = os.fstat(file.fileno())
+                rows = json.loads(file.read())["num_tokens"]
+                status = os.fstat(file.fileno())
         except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if before.st_mtime_ns != status.st_mtime_ns:
+            # Written while it was read: its time, a part of its identity, may change once more.
             continue
         if isinstance(rows, int) and not isinstance(rows, bool) and rows >= 0:
             found.append(((name, status.st_ino, status.st_mtime_ns), rows))

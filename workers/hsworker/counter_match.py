@@ -23,7 +23,7 @@ class Ambiguity:
 class CounterMatcher:
     """stale: identities of the dumps that lay there before; they belong to nobody. settle: seconds for which a
     candidate has to stay the only one. patience: seconds after which a dump that was never seen is not expected
-    any more.
+    any more, and for which a length rests after a dump of it that nobody asked for.
     """
 
     def __init__(self, stale: set[Hashable], settle: float, patience: float) -> None:
@@ -32,16 +32,14 @@ class CounterMatcher:
         self._waiting: dict[str, int] = {}
         self._candidates: dict[int, list[tuple[Hashable, float]]] = {}
         self._orphans: dict[int, list[float]] = {}
-        self._foreign: set[int] = set()
+        self._foreign: dict[int, float] = {}
 
     def may_announce(self, tokens: int, now: float) -> bool | Ambiguity:
         """Whether a request of this length may be sent now; False: later; Ambiguity: never."""
         if tokens < SHORTEST:
             return Ambiguity(f"prompts of fewer than {SHORTEST} tokens look like health checks")
-        if tokens in self._foreign:
-            return Ambiguity(f"others make dumps of {tokens} tokens on this engine")
         self._expire(tokens, now)
-        return tokens not in self._waiting.values() and tokens not in self._orphans
+        return not (tokens in self._foreign or tokens in self._orphans or tokens in self._waiting.values())
 
     def announce(self, rid: str, tokens: int) -> None:
         self._waiting[rid] = tokens
@@ -63,14 +61,14 @@ class CounterMatcher:
         elif tokens in self._waiting.values():
             self._candidates.setdefault(tokens, []).append((identity, now))
         else:
-            self._foreign.add(tokens)
+            self._foreign[tokens] = now + self.patience
 
     def choose(self, rid: str, now: float) -> Hashable | Ambiguity | None:
         """The dump of a request that has been answered; None: not yet."""
         tokens = self._waiting[rid]
         found = self._candidates.get(tokens, [])
         if len(found) > 1:
-            self._foreign.add(tokens)
+            self._foreign[tokens] = now + self.patience
             return Ambiguity(f"{len(found)} dumps of {tokens} tokens appeared for one request")
         if found and now - found[0][1] >= self.settle:
             return found[0][0]
@@ -86,6 +84,8 @@ class CounterMatcher:
             self._orphans.setdefault(tokens, []).append(now + self.patience)
 
     def _expire(self, tokens: int, now: float) -> None:
+        if self._foreign.get(tokens, now) < now:
+            del self._foreign[tokens]
         left = [deadline for deadline in self._orphans.get(tokens, []) if deadline > now]
         if left:
             self._orphans[tokens] = left

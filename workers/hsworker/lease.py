@@ -15,13 +15,16 @@ log = logging.getLogger(__name__)
 class LeaseKeeper:
     """Renews `lease` at a third of `ttl` seconds, in a thread of its own, as a context manager.
 
+    asked: ``boot_seconds`` before the lease was asked for, since its life may have begun any time after that;
+    None: now.
+
     ``check`` may be called from any thread. It also fails once the lease must have expired by this machine's
     own clock, which goes on while a process is frozen; a thawed worker therefore publishes nothing.
     """
 
-    def __init__(self, ledger: Ledger, lease: Lease, ttl: float) -> None:
+    def __init__(self, ledger: Ledger, lease: Lease, ttl: float, asked: float | None = None) -> None:
         self.ledger, self.lease, self.ttl = ledger, lease, ttl
-        self._deadline = _now() + ttl
+        self._deadline = (boot_seconds() if asked is None else asked) + ttl
         self._lost = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"lease-{lease.shard}", daemon=True)
@@ -36,7 +39,7 @@ class LeaseKeeper:
 
     @property
     def valid(self) -> bool:
-        return not self._lost.is_set() and _now() < self._deadline
+        return not self._lost.is_set() and boot_seconds() < self._deadline
 
     def check(self) -> None:
         """Raises LeaseLost where this worker may no longer publish for the shard."""
@@ -48,7 +51,7 @@ class LeaseKeeper:
     def _run(self) -> None:
         pause = self.ttl / 3
         while not self._stop.wait(pause):
-            asked = _now()
+            asked = boot_seconds()
             try:
                 if not self.ledger.renew(self.lease, self.ttl):
                     self._lost.set()
@@ -60,5 +63,6 @@ class LeaseKeeper:
                 pause = min(1.0, self.ttl / 10)
 
 
-def _now() -> float:
+def boot_seconds() -> float:
+    """Seconds of a clock that goes on while the machine sleeps and while a process is frozen."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

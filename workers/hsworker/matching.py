@@ -11,6 +11,7 @@ from hsqueue.contracts.errors import (
     DumpMismatch,
     RequestAborted,
     ResponseMismatch,
+    SampleEmpty,
     SampleTooLong,
     StatesNotFinite,
     TokenOutOfVocabulary,
@@ -38,7 +39,7 @@ def parse_response(body: object, rid: str) -> Response:
     reason = info.get("finish_reason")
     finish = reason.get("type") if isinstance(reason, Mapping) else reason
     found, prompt, cached = info.get("id"), info.get("prompt_tokens"), info.get("cached_tokens", 0)
-    if not isinstance(found, str) or not isinstance(prompt, int) or not isinstance(cached, int):
+    if not isinstance(found, str) or type(prompt) is not int or type(cached) is not int:
         raise ResponseMismatch("the engine's meta_info lacks id, prompt_tokens or cached_tokens", sample=rid)
     return Response(found, prompt, cached, str(finish))
 
@@ -61,10 +62,12 @@ def check_response(response: Response, rid: str, tokens: int) -> None:
 
 
 def check_sample(sample: Sample, target: Target, limit: int) -> None:
-    """Raises SampleTooLong or TokenOutOfVocabulary before a request that could take an engine down.
+    """Raises SampleEmpty, SampleTooLong or TokenOutOfVocabulary before a request that could take an engine down.
 
     limit: tokens that the engine accepts in one prompt.
     """
+    if not sample.tokens:
+        raise SampleEmpty("a prompt without a token")
     if sample.tokens > limit:
         raise SampleTooLong("more tokens than the engine accepts", expected=limit, found=sample.tokens)
     worst, least = max(sample.input_ids), min(sample.input_ids)

@@ -182,8 +182,11 @@ def probe(client: EngineClient, dump_dir: Path, card: EngineCard, timeout: float
 def write_pause(pin: Pin, kind: str, run_dir: str, reason: str) -> None:
     """Tells the worker's main process to stop consuming. kind: ``engine`` or ``volume``, what has to recover."""
     temporary = pin.pause_path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps({"kind": kind, "run_dir": run_dir, "reason": reason}))
-    temporary.replace(pin.pause_path)
+    try:
+        temporary.write_text(json.dumps({"kind": kind, "run_dir": run_dir, "reason": reason}))
+        temporary.replace(pin.pause_path)
+    except OSError as error:
+        log.error("the worker could not be paused (%s): %s", error, reason)
 
 
 def read_pause(pin: Pin) -> dict[str, str] | None:
@@ -191,4 +194,5 @@ def read_pause(pin: Pin) -> dict[str, str] | None:
         found = json.loads(pin.pause_path.read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    names = ("kind", "run_dir", "reason")
+    return found if isinstance(found, dict) and all(isinstance(found.get(n), str) for n in names) else None

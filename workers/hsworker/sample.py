@@ -46,8 +46,8 @@ def process(way: Way, sample: Sample, attempt: int) -> Published:
     """
     rid = RequestId(way.run, sample.index, way.fence, attempt)
     try:
-        way.dumps.announce(rid, sample)
         try:
+            way.dumps.announce(rid, sample)
             _ask(way, rid, sample)
         finally:
             way.share.answered()
@@ -77,7 +77,7 @@ def _ask(way: Way, rid: RequestId, sample: Sample) -> None:
                 raise EngineRefused(f"the connection broke, the engine stands ({error.problem})", sample=rid) from None
             raise
         check_response(response, str(rid), sample.tokens)
-    except HsqueueError:
+    except BaseException:
         # An accepted request that came to nothing here may still leave a dump.
         way.dumps.forget(rid, orphaned=accepted)
         raise

@@ -30,7 +30,7 @@ from hsworker.budget import Budget, Limits, Share
 from hsworker.counter_dumps import CounterDumps
 from hsworker.dumps import DumpSource, RidDumps, sweep
 from hsworker.engine import EngineClient
-from hsworker.lease import LeaseKeeper
+from hsworker.lease import LeaseKeeper, boot_seconds
 from hsworker.pinning import Pin, read_pause, write_pause
 from hsworker.sample import Way
 from hsworker.shard import Outcome, ShardRun
@@ -93,12 +93,13 @@ class Station:
     def _lease_and_run(
         self, run: OpenRun, shard: int, share: Share, report: Callable[[int, int], None]
     ) -> Outcome | Refusal:
+        asked = boot_seconds()
         granted = run.ledger.acquire(shard, self.pin.owner, self.settings.lease_ttl)
         if isinstance(granted, Refusal):
             if granted.why == "unknown":
                 raise StopError(f"Redis lost run {run.info.run}", do=f"Run hsqueue enqueue {run.layout.root}.")
             return granted
-        with LeaseKeeper(run.ledger, granted, self.settings.lease_ttl) as keeper:
+        with LeaseKeeper(run.ledger, granted, self.settings.lease_ttl, asked) as keeper:
 
             def way(answered: Callable[[], None]) -> Way:
                 return Way(

@@ -58,8 +58,12 @@ class Watch(threading.Thread):
         self.stopping.set()
 
     def _watch_pause(self) -> None:
+        path = self.station.pin.pause_path
         pause = read_pause(self.station.pin)
         if pause is None:
+            if path.exists():
+                log.warning("%s is damaged and counts for nothing", path)
+                path.unlink(missing_ok=True)
             return
         if not self._paused_by:
             self._paused_by = pause["reason"]

@@ -68,6 +68,18 @@ def test_a_link_with_a_lost_reply_counts_by_the_number_of_names(
     assert list(tmp_path.iterdir()) == [final]
 
 
+def test_a_link_that_was_sent_twice_is_a_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = os.link
+
+    def link_twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", link_twice)
+    assert write_once(tmp_path / "f", b"x")
+    assert (tmp_path / "f").read_bytes() == b"x"
+
+
 def test_a_link_that_fails_takes_the_temporary_name_away(tmp_path: Path) -> None:
     temporary = tmp_path / ".t.tmp"
     temporary.write_bytes(b"x")
