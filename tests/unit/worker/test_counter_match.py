@@ -179,7 +179,7 @@ class HonestServer(RuleBasedStateMachine):
     @invariant()
     def every_dump_that_came_can_be_taken(self) -> None:
         for rid, identity in self.dumped.items():
-            assert self.matcher.choose(rid, self.now + SETTLE) == identity
+            assert self.matcher.choose(rid, self.now + SETTLE + 1e-6) == identity
 
 
 class SharedServer(RuleBasedStateMachine):
