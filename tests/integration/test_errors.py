@@ -76,7 +76,9 @@ def test_every_kind_of_bad_line_is_counted_shown_and_left_out(tmp_path: Path) ->
 def test_nothing_usable_is_no_success(tmp_path: Path) -> None:
     path = tmp_path / "prompts.jsonl"
     path.write_text(BAD_LINES["bad JSON"])
-    assert_one_line(hsqueue("plan", path, "--out", tmp_path / "run"), FAULT, "no record can be used", "1 bad json", "rejected.jsonl")
+    assert_one_line(
+        hsqueue("plan", path, "--out", tmp_path / "run"), FAULT, "no record can be used", "1 bad json", "rejected.jsonl"
+    )
 
 
 @pytest.mark.parametrize("name", ["none.jsonl", "empty.jsonl", "odd.xyz"])

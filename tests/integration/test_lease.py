@@ -66,11 +66,18 @@ def test_a_worker_that_was_frozen_longer_than_its_lease_publishes_nothing(
 ) -> None:
     """Before its thread has run again, by its own clock alone."""
     now = 1000.0
-    monkeypatch.setattr(leases, "_now", lambda: now)
+    monkeypatch.setattr(leases, "boot_seconds", lambda: now)
     keeper = LeaseKeeper(ledger, granted(ledger), 60.0)
     now = 1059.9
     keeper.check()
     now = 1060.0
+    with pytest.raises(LeaseLost):
+        keeper.check()
+
+
+def test_the_time_that_a_grant_took_to_arrive_counts_against_it(ledger: Ledger) -> None:
+    asked = leases.boot_seconds() - 61.0
+    keeper = LeaseKeeper(ledger, granted(ledger), 60.0, asked)
     with pytest.raises(LeaseLost):
         keeper.check()
 

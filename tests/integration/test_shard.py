@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,13 +24,14 @@ from hsworker.dumps import DumpSource, RidDumps
 from hsworker.lease import LeaseKeeper
 from hsworker.sample import Way
 from hsworker.shard import Outcome, ShardRun
+from tests.support.counter import write_counter_dump
 from tests.support.fakeengine import CARD, FakeEngine
 from tests.support.ledger import expire, granted
 from tests.support.redis import RedisServer
 from tests.support.volume import TARGET, Volume, make_volume, write_dump
 
 LENGTHS = (5, 9, 12, 3)
-SETTINGS = Settings(max_attempts=2, dump_timeout=0.05, commit_every=0.01, publishers=2, max_in_flight=4)
+SETTINGS = Settings(max_attempts=2, commit_every=0.01, publishers=2, max_in_flight=4)
 FAILED = GivenUp(1, Ending.FAILED, 5, "DumpMissing", "as before")
 
 
@@ -42,6 +44,7 @@ class Floor:
     dump_dir: Path
     engine: FakeEngine = field(default_factory=FakeEngine)
     dumps: DumpSource | None = None
+    dump_timeout: float = 0.05
 
     def dump(self, rid: RequestId) -> None:
         write_dump(self.dump_dir, rid, self.volume.samples[rid.index])
@@ -56,7 +59,7 @@ class Floor:
                 return Way(
                     run=self.volume.info.run, shard=0, fence=lease.fence, target=TARGET, card=CARD,
                     layout=self.volume.layout, engine=self.engine,  # type: ignore[arg-type]
-                    dumps=self.dumps or RidDumps(self.dump_dir), share=share, dump_timeout=SETTINGS.dump_timeout,
+                    dumps=self.dumps or RidDumps(self.dump_dir), share=share, dump_timeout=self.dump_timeout,
                     is_same_engine=lambda: True, may_publish=keeper.check, answered=answered,
                 )  # fmt: skip
 
@@ -74,14 +77,20 @@ class Floor:
         return sorted(rid.index for rid in self.engine.asked)
 
 
+def make_floor(redis: RedisServer, directory: Path, lengths: Sequence[int]) -> Floor:
+    volume = make_volume(directory / "run", lengths, len(lengths))
+    (directory / "dumps").mkdir()
+    made = Floor(volume, reconcile(redis.client(), redis.url, volume.layout, volume.info).ledger, directory / "dumps")
+    made.engine.dump = made.dump
+    return made
+
+
 @pytest.fixture
 def floor(redis: RedisServer, tmp_path: Path) -> Iterator[Floor]:
-    volume = make_volume(tmp_path / "run", LENGTHS, 4)
-    (tmp_path / "dumps").mkdir()
-    made = Floor(volume, reconcile(redis.client(), redis.url, volume.layout, volume.info).ledger, tmp_path / "dumps")
-    made.engine.dump = made.dump
+    """Whatever happens on it, no wrong file stands there afterwards."""
+    made = make_floor(redis, tmp_path, LENGTHS)
     yield made
-    found = verify(volume.layout, volume.info, deep=True)
+    found = verify(made.volume.layout, made.volume.info, deep=True)
     assert found.clean, found.findings
 
 
@@ -212,14 +221,35 @@ def test_a_volume_that_cannot_be_written_stops_the_shard_and_fails_no_sample(
     assert floor.work().ended
 
 
-@pytest.mark.timeout(30)
-def test_samples_that_the_older_layout_cannot_tell_apart_fail_and_the_shard_ends(floor: Floor) -> None:
-    """Lengths that others use are ambiguous, and ambiguous samples are tried again alone."""
-    floor.dumps = CounterDumps(floor.dump_dir, CARD, floor.dump_dir / ".hsqueue", settle=0.0, patience=0.1)
-    for number, tokens in enumerate(LENGTHS):
-        (floor.dump_dir / f"req_{number}").mkdir()
-        (floor.dump_dir / f"req_{number}" / "meta.json").write_text(f'{{"num_tokens": {tokens}}}')
+# --- the older layout -------------------------------------------------------------------------------------------
+
+
+def older(floor: Floor) -> None:
+    """Makes the engine dump as older scripts do, and the worker read that."""
+    numbers = itertools.count(100)
+    floor.dumps = CounterDumps(floor.dump_dir, CARD, floor.dump_dir / ".hsqueue", settle=0.05, patience=0.2)
+    floor.dump_timeout = 10.0
+    floor.engine.dump = lambda rid: write_counter_dump(
+        floor.dump_dir, next(numbers), rid.index, floor.volume.samples[rid.index].tokens
+    )
+
+
+@pytest.mark.timeout(60)
+def test_lengths_of_which_others_made_dumps_are_waited_for(floor: Floor) -> None:
+    older(floor)
+    foreign = [write_counter_dump(floor.dump_dir, number, 77, tokens) for number, tokens in enumerate(LENGTHS)]
+    assert str(floor.work()) == "4/4 done"
+    assert all(directory.exists() for directory in foreign)
+
+
+@pytest.mark.timeout(60)
+def test_samples_that_cannot_be_told_from_health_checks_fail_and_the_shard_ends(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    """Ambiguous samples are tried again alone, and must not wait for themselves."""
+    floor = make_floor(redis, tmp_path, (1, 6, 1))
+    older(floor)
     outcome = floor.work()
-    assert (outcome.ended, outcome.failed) == (True, 4)
+    assert (outcome.ended, outcome.done, outcome.failed) == (True, 1, 2)
     assert {given.error for given in floor.ledger.given_up().values()} == {"DumpAmbiguous"}
-    assert floor.asked() == []
+    assert floor.asked() == [1]

@@ -117,3 +117,9 @@ class Prober:
         """Many prompts with `in_flight` of them at a time. Raises whatever one of them raises."""
         with ThreadPoolExecutor(in_flight) as pool:
             return list(pool.map(self.compare, prompts))
+
+    def fetch_all(self, prompts: Sequence[Sequence[int]], in_flight: int) -> None:
+        """The worker's checks alone, for when there are too many to compute again."""
+        with ThreadPoolExecutor(in_flight) as pool:
+            for _ in pool.map(self.fetch, prompts):
+                pass

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,5 +155,3 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     _, alive = psutil.wait_procs(children, timeout=10)
     for child in alive:
         child.kill()
-
-
