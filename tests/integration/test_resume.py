@@ -84,7 +84,7 @@ def test_the_embedded_servers_die_with_a_killed_run(tmp_path: Path) -> None:
     assert len(family) >= 4, "a Redis, an engine, a worker and its processes"
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    gone, alive = psutil.wait_procs(family, timeout=20)
+    _, alive = psutil.wait_procs(family, timeout=20)
     assert alive == []
 
 
