@@ -31,9 +31,13 @@ def volume_error(error: OSError, path: Path) -> VolumeUnusable:
 
 
 def make_directory(path: Path) -> None:
-    """Makes `path` and its parents. Raises VolumeUnusable."""
+    """Makes `path` and its parents, so that they survive a power cut. Raises VolumeUnusable."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=True)
+        fsync_directory(path.parent)
     except OSError as error:
         raise volume_error(error, path) from error
 

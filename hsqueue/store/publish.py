@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import xxhash
 
 from hsqueue.contracts.dump import DumpMeta
-from hsqueue.contracts.errors import DumpMalformed
+from hsqueue.contracts.errors import DumpMalformed, DumpMissing, LeaseLost
 from hsqueue.contracts.sample import Published
 from hsqueue.contracts.tensorfile import TensorFile
 from hsqueue.store.files import commit_link, discard, make_directory, temporary_name, volume_error
@@ -49,16 +50,22 @@ def publish(job: Publication, may_publish: Callable[[], None]) -> Published:
 
     may_publish: called just before the link; raises where the lease is lost, and then nothing is published.
     Where another attempt has published the sample already, that file is kept and returned.
-    Raises VolumeUnusable; DumpMalformed where the file that another attempt published is damaged.
+    Raises VolumeUnusable; DumpMissing where the dump went away; LeaseLost where another worker took the shard and
+    cleared this one's temporary file; DumpMalformed where the file that another attempt published is damaged.
     """
     make_directory(job.final.parent)
     temporary = temporary_name(job.final, job.mark)
     try:
-        published = _write(job, temporary)
+        with _open_dump(job.source) as source:
+            published = _write(job, source, temporary)
         may_publish()
         if not commit_link(temporary, job.final):
             return _winner(job)
         return published
+    except FileNotFoundError:
+        raise LeaseLost(
+            f"{temporary.name} was cleared away by another worker", do="Nothing; that worker has the shard."
+        ) from None
     except OSError as error:
         raise volume_error(error, job.final) from error
     finally:
@@ -78,14 +85,21 @@ def _winner(job: Publication) -> Published:
     return header.published
 
 
-def _write(job: Publication, temporary: Path) -> Published:
+def _open_dump(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise DumpMissing(f"{path} went away before it was copied") from None
+
+
+def _write(job: Publication, source: IO[bytes], temporary: Path) -> Published:
     tensors = sample_tensors(job.dump, job.meta.num_tokens)
 
     def header(checksum: str) -> bytes:
         return sample_header(tensors, sample_metadata(job.run, job.index, job.id, job.meta, checksum))
 
     start = len(header("0" * CHECKSUM_DIGITS))
-    with job.source.open("rb") as source, temporary.open("xb", buffering=0) as target:
+    with temporary.open("xb", buffering=0) as target:
         os.lseek(target.fileno(), start, os.SEEK_SET)
         checksum = _copy_payload(source.fileno(), job.dump, target.fileno(), job.loss_mask)
         final_header = header(checksum)

@@ -29,7 +29,7 @@ def refuse(name: str) -> None:
 class Inert:
     """Takes part in any expression at import time and computes nothing."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
+    def __init__(self, *_: object, **kwargs: object) -> None:
         self.__dict__.update(kwargs)
 
     def __getattr__(self, name: str) -> object:
@@ -72,7 +72,7 @@ KNOWN: dict[str, object] = {
 class InertModule(types.ModuleType):
     """A module in which every public name exists."""
 
-    __path__: list[str] = []
+    __path__ = ()
     __version__ = "3.5.0"
 
     def __getattr__(self, name: str) -> object:
@@ -98,7 +98,7 @@ def _missing_kernel(name: str) -> object:
 
 
 class InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> object:
+    def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] not in PACKAGES:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
@@ -106,7 +106,7 @@ class InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         return InertModule(spec.name)
 
-    def exec_module(self, module: types.ModuleType) -> None:
+    def exec_module(self, _: types.ModuleType) -> None:
         return None
 
 

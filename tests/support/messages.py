@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.queue.app import queue_key
@@ -29,7 +29,7 @@ def waiting(server: RedisServer, info: RunInfo) -> list[Waiting]:
     """The waiting messages of the run's queue, oldest first."""
     found = []
     client = server.client()
-    for text in client.lrange(queue_key(info.fingerprint.target.queue), 0, -1):
+    for text in cast(list[str], client.lrange(queue_key(info.fingerprint.target.queue), 0, -1)):
         message = json.loads(text)
         _, kwargs, _ = json.loads(base64.b64decode(message["body"]))
         found.append(Waiting(text.encode(), kwargs, message["headers"]["id"]))

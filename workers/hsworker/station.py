@@ -16,6 +16,7 @@ from hsqueue.contracts.errors import (
     LeaseLost,
     RunNotFound,
     StopError,
+    UsageError,
     VolumeUnusable,
 )
 from hsqueue.contracts.fingerprint import RunInfo
@@ -93,6 +94,8 @@ class Station:
     def _lease_and_run(
         self, run: OpenRun, shard: int, share: Share, report: Callable[[int, int], None]
     ) -> Outcome | Refusal:
+        if shard >= run.info.shards:
+            raise UsageError(f"a message names shard {shard}, run {run.info.run} has {run.info.shards}")
         asked = boot_seconds()
         granted = run.ledger.acquire(shard, self.pin.owner, self.settings.lease_ttl)
         if isinstance(granted, Refusal):

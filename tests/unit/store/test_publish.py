@@ -182,6 +182,7 @@ def test_a_header_whose_write_comes_short_is_not_published_torn(
 
 
 def test_the_file_is_synced_before_it_gets_its_name(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    volume.publish(1)  # makes the directory, which is synced too
     events: list[str] = []
     fsync, link = os.fsync, os.link
     monkeypatch.setattr(os, "fsync", lambda fd: (events.append("fsync"), fsync(fd))[1])
