@@ -3,8 +3,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+VERSION ?= 0.5.23
+SGLANG_VENV := .venv-sglang-$(VERSION)
 
-.PHONY: demo test lint types unit integration chaos format clean help
+.PHONY: demo test lint types unit integration chaos test-sglang format clean help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -18,7 +20,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: $(VENV)/.ready ## Run the main job on this machine, with one worker killed half way
 	$(BIN)/python examples/demo.py demo-run
 
-test: lint types unit integration chaos ## Run everything that CI runs
+test: lint types unit integration chaos test-sglang ## Run everything that CI runs
 
 lint: $(VENV)/.ready ## Style
 	$(BIN)/ruff check .
@@ -36,9 +38,16 @@ integration: $(VENV)/.ready ## Tests with a real Redis, real workers and the emb
 chaos: $(VENV)/.ready ## Tests that kill things
 	$(BIN)/pytest tests/chaos -q
 
+$(SGLANG_VENV)/.ready: ops/sglang-cpu/install.sh ops/sglang-cpu/requirements.txt ops/sglang-cpu/inert_imports.py
+	PYTHON=$(PYTHON) ops/sglang-cpu/install.sh $(SGLANG_VENV) $(VERSION)
+	touch $@
+
+test-sglang: $(VENV)/.ready $(SGLANG_VENV)/.ready ## Tests with a real SGLang on the CPU; VERSION=0.5.17 for another
+	HSQ_SGLANG_PYTHON=$(abspath $(SGLANG_VENV))/bin/python $(BIN)/pytest tests/sglang -q
+
 format: $(VENV)/.ready ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean: ## Remove what make made
-	rm -rf $(VENV) demo-run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-sglang-* demo-run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,7 +33,7 @@ def _split_volumes(value: object) -> object:
 class Settings(BaseSettings):
     """Every setting with its default; ``docs/reference.md`` is written from this class."""
 
-    model_config = SettingsConfigDict(env_prefix="HSQ_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="HSQ_", env_ignore_empty=True, extra="ignore", frozen=True)
 
     redis_url: SecretStr | None = Field(
         None, description="Redis of the queue and the ledger, redis:// or rediss://. None: an embedded one."
@@ -49,6 +50,9 @@ class Settings(BaseSettings):
     dump_timeout: float = Field(60.0, gt=0, description="Seconds to wait for a dump after its response.")
     max_attempts: int = Field(
         5, ge=1, description="Times a sample may fail in the same way before it counts as failed."
+    )
+    max_leases: int = Field(
+        20, ge=1, description="Times a shard may be leased without any progress before the rest of it counts as failed."
     )
     commit_every: float = Field(0.5, gt=0, description="Seconds between two commits to the ledger.")
     commit_samples: int = Field(256, ge=1, description="Samples that force a commit.")
@@ -73,6 +77,7 @@ class Settings(BaseSettings):
 
 def load_settings(**overrides: Any) -> Settings:
     """The settings in force; `overrides` that are None count for nothing. Raises UsageError, naming the setting."""
+    _require_known_names(config_file())
     try:
         return Settings(**{k: v for k, v in overrides.items() if v is not None})
     except ValidationError as error:
@@ -85,3 +90,18 @@ def load_settings(**overrides: Any) -> Settings:
         ) from None
     except ValueError as error:
         raise UsageError(f"{config_file()} cannot be read ({error})", do="Correct the file.") from None
+
+
+def _require_known_names(path: Path) -> None:
+    """A misspelt name in the file would be a setting that silently keeps its default."""
+    if not path.exists():
+        if "HSQ_CONFIG" in os.environ:
+            raise UsageError(f"HSQ_CONFIG names {path}, which does not exist", do="Correct it, or unset it.")
+        return
+    try:
+        names = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read ({error})", do="Correct the file.") from None
+    for name in names:
+        if name not in Settings.model_fields:
+            raise UsageError(f"{path} names an unknown setting {name!r}", do="See docs/reference.md for the names.")

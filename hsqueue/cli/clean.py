@@ -26,7 +26,7 @@ def clean(
     ledger: Annotated[bool, typer.Option("--ledger", help="Also forget the run in Redis.")] = False,
     dumps: Annotated[Path | None, typer.Option(help="Also remove dumps of ours from this directory.")] = None,
 ) -> None:
-    """Remove temporary files, logs and the embedded Redis' data; never a result, a manifest or the plan."""
+    """Remove temporary and quarantined files, logs and the embedded Redis' data; never a result or the plan."""
     opened = open_run(run)
     if running_url(opened.layout.redis) is not None:
         raise UsageError(f"{run} is being run", do="Stop hsqueue run first.")

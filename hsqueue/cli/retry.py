@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from hsqueue.cli import options as o
-from hsqueue.cli.access import open_run, require_url
+from hsqueue.cli.access import open_run, redis_url
 from hsqueue.cli.console import plural, say
-from hsqueue.contracts.errors import UsageError
 from hsqueue.contracts.sample import Ending
 from hsqueue.ledger.connect import require_redis
 from hsqueue.ledger.rebuild import reconcile
@@ -33,14 +32,17 @@ def retry(
     endings = {e for e, wanted in ((Ending.FAILED, failed or not skipped), (Ending.SKIPPED, skipped)) if wanted}
     settings = load_settings()
     opened = open_run(run)
-    if settings.redis_url is None and opened.layout.redis.is_dir():
+    url = redis_url(settings, opened)
+    if url is None:
         count = make_pending(opened.layout, opened.info, None, endings)
-        say(f"{plural(count, 'sample')} pending again; run the same hsqueue run command as before")
+        say(_told(count, "run the same hsqueue run command as before"))
         return
-    url = require_url(settings, opened)
     ledger = reconcile(require_redis(url), url, opened.layout, opened.info).ledger
     count = make_pending(opened.layout, opened.info, ledger, endings)
-    if not count:
-        raise UsageError(f"{run} has nothing to retry", do=f"See hsqueue status {run}.")
-    enqueue(make_app(url), ledger, opened.info)
-    say(f"{plural(count, 'sample')} pending again and sent")
+    if count:
+        enqueue(make_app(url), ledger, opened.info)
+    say(_told(count, "sent"))
+
+
+def _told(count: int, then: str) -> str:
+    return f"{plural(count, 'sample')} pending again; {then}" if count else "nothing to retry"

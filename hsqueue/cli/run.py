@@ -62,6 +62,11 @@ def run(
     settings = load_settings()
     root = out.resolve()
     if engine:
+        if model or dtype or layers != "eagle3" or norm != "post":
+            raise UsageError(
+                "--model, --layers, --norm and --dtype describe an embedded engine",
+                do="Leave them out with --engine; the server's own hold.",
+            )
         places = external_places(engine, dump_dir or [settings.dump_dir])
         target = _target_of(places)
     else:

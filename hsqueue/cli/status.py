@@ -67,7 +67,11 @@ def summary_lines(snapshot: Snapshot) -> list[str]:
         doing = f"paused: {worker.paused}" if worker.paused else _shards(worker.shards)
         lines.append(f"  {worker.name} on {worker.engine}: {doing}, heard of {worker.seen:.0f} s ago")
     if s.pending and not s.workers:
-        where = "from the files on the volume; no Redis runs for it" if s.source == "volume" else "no worker serves it"
+        where = (
+            "from the files on the volume; no Redis at hand knows the run"
+            if s.source == "volume"
+            else "no worker serves it"
+        )
         lines.append(f"  ({where})")
     return lines
 

@@ -38,8 +38,9 @@ class HsqueueError(Exception):
     ) -> None:
         self.problem, self.expected, self.found, self.sample, self.do = problem, expected, found, sample, do
         parts = [problem]
-        if expected is not None or found is not None:
-            parts.append(f"expected {expected}, found {found}")
+        known = [f"{word} {value}" for word, value in (("expected", expected), ("found", found)) if value is not None]
+        if known:
+            parts.append(", ".join(known))
         if sample is not None:
             parts.append(f"sample {sample}")
         line = "; ".join(parts)

@@ -11,7 +11,7 @@ DTYPES = ("bfloat16", "float16", "float32")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """model: path or name as served. weights: digest of config and weights (see ``hsqueue.weights``).
+    """model: path or name as served. weights: digest of config and weights (see ``hsqueue.contracts.weights``).
     layers: inputs of layers, ascending. norm: one of NORMS, of the last state. dtype: one of DTYPES.
     hidden_size: values in one state. vocab_size: token ids run from 0 to one less.
     """

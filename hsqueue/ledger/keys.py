@@ -9,7 +9,7 @@
 ``ended``           bitmap  a bit for each shard whose manifest is written
 ``leases``          zset    shard -> expiry, ms of Redis' clock
 ``holders``         hash    shard -> "<fence> <owner>"
-``attempts``        hash    shard -> leases granted so far
+``attempts``        hash    shard -> leases granted since it last made progress
 ``queued``          zset    shard -> ms of Redis' clock when its message was last sent
 ``fence``           string  counter of fencing tokens within the epoch
 ==================  ======  =====================================================================

@@ -148,6 +148,15 @@ class Ledger:
             found = cast(dict[str, str], self.client.hgetall(self.keys.holders))
         return {int(shard): holder.split(" ", 1)[1] for shard, holder in found.items()}
 
+    def live_holders(self) -> dict[int, str]:
+        """Shard -> owner of a lease that has not expired."""
+        with redis_errors(self.url):
+            seconds, micros = self.client.time()
+            now = seconds * 1000 + micros // 1000
+            live = cast(list[str], self.client.zrangebyscore(self.keys.leases, now, "+inf"))
+        held = self.holders()
+        return {int(shard): held[int(shard)] for shard in live if int(shard) in held}
+
     def lease_attempts(self, shards: Sequence[int]) -> dict[int, int]:
         """Leases granted so far for each of `shards` that had one."""
         names = [str(shard) for shard in shards]
@@ -194,7 +203,7 @@ class Ledger:
             args += [sample.index, sample.tokens]
         for given in given_up:
             args += [given.index, str(given.ending), _given_up_json(given)]
-        recorded = int(self._call("commit", (k.holders, k.done, k.counts, k.given_up, k.suspects), args))
+        recorded = int(self._call("commit", (k.holders, k.done, k.counts, k.given_up, k.suspects, k.attempts), args))
         if recorded < 0:
             raise LeaseLost(f"the lease of shard {lease.shard} is lost", do="Nothing; another worker has it.")
         return recorded
@@ -284,6 +293,13 @@ class Ledger:
             }  # fmt: skip
             pipe.hset(k.info, mapping=cast(Any, fields))
             pipe.hset(RUNS, self.run, info.dir)
+            pipe.execute()
+
+    def move(self, directory: str) -> None:
+        """The run lies elsewhere now."""
+        with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
+            pipe.hset(self.keys.info, "dir", directory)
+            pipe.hset(RUNS, self.run, directory)
             pipe.execute()
 
     def drop(self) -> None:

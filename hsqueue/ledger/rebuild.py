@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import redis
 
-from hsqueue.contracts.errors import RedisUnreachable, VolumeUnusable
+from hsqueue.contracts.errors import RedisUnreachable
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import GivenUp, Published
 from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.ledger import Ledger, LedgerInfo
 from hsqueue.planning.shards import read_shard
-from hsqueue.store.files import fsync_directory, make_directory, volume_error
+from hsqueue.store.files import fsync_directory, make_directory, require_run, volume_error
 from hsqueue.store.layout import RunLayout
 from hsqueue.store.survey import ShardState, survey
 
@@ -54,7 +54,7 @@ def rebuild(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -> 
 
     Raises VolumeUnusable where the run is not there: an empty mount point says nothing of what is done.
     """
-    _require_volume(layout)
+    require_run(layout.run_json)
     ledger = Ledger(client, url, info.run)
     states = list(survey(layout, info))
     remove_unsound(layout, states)
@@ -75,11 +75,13 @@ def reconcile(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -
 
     Files that are there and not recorded are left to the worker that takes their shard: it adopts them.
     """
-    _require_volume(layout)
+    require_run(layout.run_json)
     ledger = Ledger(client, url, info.run)
     known = ledger.info()
     if known is None:
         return Reconciled(_rebuild_alone(ledger, layout, info), rebuilt=True, missing=0)
+    if known.dir != str(layout.root.resolve()):
+        ledger.move(str(layout.root.resolve()))
     missing = 0
     held = ledger.holders()
     ended = ledger.ended_shards(info.shards)
@@ -87,9 +89,13 @@ def reconcile(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -
         if state.shard in held:
             continue
         there = {d.index for d in state.done}
-        lost = ledger.done_in(info.shard_range(state.shard)) - there
+        recorded = ledger.done_in(info.shard_range(state.shard))
+        lost = recorded - there
         if lost or state.stale or state.damaged:
             remove_unsound(layout, [state])
+        if state.shard in ended and state.ended and there - recorded:
+            # Redis lost bits that it had; whoever leases the shard adopts the files and asks for nothing.
+            ledger.reopen(state.shard)
         if state.shard in ended and not state.ended:
             # Ended there and not on the volume is not true any more: files went, or hsqueue retry took the manifest.
             backed = {g.index for g in state.given_up}
@@ -114,11 +120,6 @@ def remove_unsound(layout: RunLayout, states: list[ShardState]) -> None:
                 layout.sample(state.shard, index).unlink(missing_ok=True)
     except OSError as error:
         raise volume_error(error, layout.root / "samples") from error
-
-
-def _require_volume(layout: RunLayout) -> None:
-    if not layout.run_json.exists():
-        raise VolumeUnusable(f"{layout.root} holds no run.json", do="Mount the shared volume there.")
 
 
 def _unlock(ledger: Ledger, token: str) -> None:

@@ -89,7 +89,7 @@ def worker_states(ledger: Ledger, info: RunInfo) -> tuple[WorkerState, ...]:
     with redis_errors(ledger.url):
         beats = cast(dict[str, str], ledger.client.hgetall(WORKERS))
     held: dict[str, list[int]] = {}
-    for shard, owner in ledger.holders().items():
+    for shard, owner in ledger.live_holders().items():
         held.setdefault(owner.split(":", 1)[0], []).append(shard)
     states = []
     for name, text in sorted(beats.items()):

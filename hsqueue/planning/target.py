@@ -13,6 +13,9 @@ from hsqueue.contracts.layers import parse_layers
 from hsqueue.contracts.target import DTYPES, NORMS, Target
 from hsqueue.contracts.weights import weights_digest
 
+RESERVED = 7
+"""Positions that a server keeps back from a prompt; SGLang accepts no longer one."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlanTarget:
@@ -78,7 +81,8 @@ def from_model(model: Path, layers: str, norm: str, dtype: str | None) -> PlanTa
         hidden_size=_number(text, model, "hidden_size", "n_embd"),
         vocab_size=_number(text, model, "vocab_size"),
     )
-    return PlanTarget(target, _number(text, model, "max_position_embeddings", "n_positions"), model)
+    positions = _number(text, model, "max_position_embeddings", "n_positions")
+    return PlanTarget(target, max(1, positions - RESERVED), model)
 
 
 def _number(config: dict[str, Any], model: Path, *names: str) -> int:

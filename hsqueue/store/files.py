@@ -42,6 +42,12 @@ def make_directory(path: Path) -> None:
         raise volume_error(error, path) from error
 
 
+def require_run(run_json: Path) -> None:
+    """Raises VolumeUnusable where the run is not there: an empty mount point must not be taken for an empty run."""
+    if not run_json.exists():
+        raise VolumeUnusable(f"{run_json.parent} holds no run.json", do="Mount the shared volume there.")
+
+
 def discard(temporary: Path) -> None:
     """Removes a temporary file where that can be done; on a volume gone read-only the first error counts, not this."""
     with contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from hsqueue.contracts.fingerprint import RunInfo
@@ -27,7 +28,7 @@ def repair(layout: RunLayout, info: RunInfo, ledger: Ledger | None, findings: Se
             quarantine.mkdir(exist_ok=True)
             for finding in mine:
                 if finding.repair != "manifest" and finding.path.exists():
-                    finding.path.replace(quarantine / f"{shard:06d}-{finding.path.name}")
+                    finding.path.replace(quarantine / f"{shard:06d}-{finding.path.name}.{time.time_ns()}")
             layout.manifest(shard).unlink(missing_ok=True)
         except OSError as error:
             raise volume_error(error, quarantine / "x") from error

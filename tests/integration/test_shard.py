@@ -12,11 +12,12 @@ import pytest
 
 from hsqueue.contracts.errors import EngineDown, EngineRefused, LeaseLost, VolumeUnusable
 from hsqueue.contracts.rid import RequestId
-from hsqueue.contracts.sample import Ending, GivenUp
+from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.ledger.ledger import Counts, Ledger
 from hsqueue.ledger.rebuild import reconcile
 from hsqueue.settings import Settings
 from hsqueue.store.manifest import read_manifest
+from hsqueue.store.retry import retry
 from hsqueue.store.verify import verify
 from hsworker.budget import Budget, Limits
 from hsworker.counter_dumps import CounterDumps
@@ -253,3 +254,53 @@ def test_samples_that_cannot_be_told_from_health_checks_fail_and_the_shard_ends(
     assert (outcome.ended, outcome.done, outcome.failed) == (True, 1, 2)
     assert {given.error for given in floor.ledger.given_up().values()} == {"DumpAmbiguous"}
     assert floor.asked() == [1]
+
+
+def test_a_plan_that_cannot_be_read_fails_its_samples_by_name_and_retry_brings_them_back(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    floor = make_floor(redis, tmp_path, LENGTHS)
+    floor.volume.publish(0, 2)
+    path = floor.volume.layout.plan_shard(0)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    outcome = floor.work()
+    assert (outcome.ended, outcome.done, outcome.failed) == (True, 2, 2)
+    assert {given.error for given in floor.ledger.given_up().values()} == {"RunDamaged"}
+    assert floor.asked() == []
+    path.write_bytes(whole)
+    assert retry(floor.volume.layout, floor.volume.info, floor.ledger, {Ending.FAILED}) == 2
+    assert floor.work().done == len(LENGTHS)
+
+
+def test_a_volume_that_is_away_fails_nothing_and_makes_nothing_under_the_mount_point(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    floor = make_floor(redis, tmp_path, LENGTHS)
+    root = floor.volume.layout.root
+    root.rename(tmp_path / "elsewhere")
+    root.mkdir()
+    outcome = floor.work()
+    assert isinstance(outcome.stopped_by, VolumeUnusable)
+    assert list(root.iterdir()) == []
+    assert floor.counts() == Counts(4, 0, 0, 0, 0)
+
+
+def test_a_shard_that_is_leased_again_and_again_without_progress_ends_as_failed(floor: Floor) -> None:
+    for _ in range(SETTINGS.max_leases):
+        granted(floor.ledger)
+        expire(floor.ledger, 0)
+    outcome = floor.work()
+    assert (outcome.ended, outcome.failed) == (True, len(LENGTHS))
+    assert {given.error for given in floor.ledger.given_up().values()} == {"LeasesExhausted"}
+    assert floor.asked() == []
+
+
+def test_progress_starts_the_count_of_leases_anew(floor: Floor) -> None:
+    for k in range(SETTINGS.max_leases):
+        lease = granted(floor.ledger)
+        if k == 5:
+            floor.volume.publish(0, 0)
+            floor.ledger.commit(lease, [Published(0, LENGTHS[0], 1, "")])
+        expire(floor.ledger, 0)
+    assert floor.work().done == len(LENGTHS)

@@ -18,7 +18,7 @@ CHUNK = 64
 Build = Callable[[], Any]
 
 
-@pytest.fixture(scope="module", params=[models.llama, models.qwen3], ids=["llama", "qwen3"])
+@pytest.fixture(scope="module", params=[models.llama, models.qwen3, models.qwen3_moe], ids=lambda build: build.__name__)
 def server(
     request: pytest.FixtureRequest, model: Callable[[Build], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from hsqueue.contracts.card import CARD_NAME
 from hsqueue.contracts.dump import DUMP_FILE, INPUT_IDS, DumpMeta
 from hsqueue.contracts.errors import DumpMalformed, DumpMissing
 from hsqueue.contracts.rid import RequestId, dump_directory_name, parse_rid
@@ -73,10 +74,13 @@ class RidDumps:
     def wait(self, rid: RequestId, sample: Sample, timeout: float) -> Dump:
         path = self.directory / rid.directory / DUMP_FILE
         deadline, pause = time.monotonic() + timeout, FIRST_PAUSE
+        engine = self._engine()
         while True:
             try:
                 return read_dump(path)
             except FileNotFoundError:
+                if pause >= LONGEST_PAUSE and self._engine() != engine:
+                    raise DumpMissing("the engine was restarted before it wrote the dump", sample=rid) from None
                 if time.monotonic() >= deadline:
                     raise DumpMissing(
                         f"no dump in {self.directory} within {timeout:.0f} s of the response", sample=rid,
@@ -84,6 +88,13 @@ class RidDumps:
                     ) from None  # fmt: skip
             time.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 1.5)
+
+    def _engine(self) -> int:
+        """Changes when the engine is restarted: it writes a new card."""
+        try:
+            return (self.directory / CARD_NAME).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def forget(self, rid: RequestId, *, orphaned: bool) -> None:
         shutil.rmtree(self.directory / rid.directory, ignore_errors=True)

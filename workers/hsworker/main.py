@@ -40,8 +40,8 @@ def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str
     client = require_redis(url)
     engine = EngineClient(pin.engine_url)
     wait_for_engine(engine, patience, say)
-    lock = lock_dump_directory(pin)
     card = read_card(pin.dump_dir)
+    lock = lock_dump_directory(pin)
     check_engine(engine, card)
     if pin.layout == "rid":
         sweep(pin.dump_dir, set(), 0.0)

@@ -10,6 +10,7 @@ from hsqueue.contracts.errors import EngineDown, EngineRefused, HsqueueError, Sa
 from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.sample import Published, Sample
 from hsqueue.contracts.target import Target
+from hsqueue.store.files import require_run
 from hsqueue.store.layout import RunLayout
 from hsqueue.store.publish import Publication, publish
 from hsworker.budget import Share
@@ -89,6 +90,7 @@ def _take(way: Way, rid: RequestId, sample: Sample) -> Published:
         dump = way.dumps.wait(rid, sample, way.dump_timeout)
         taken = True
         check_dump(dump.meta, dump.file, dump.ids, str(rid), sample, way.target)
+        require_run(way.layout.run_json)
         return publish(
             Publication(
                 source=dump.path, dump=dump.file, meta=dump.meta, run=way.run, index=sample.index, id=sample.id,

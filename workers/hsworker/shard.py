@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from hsqueue.contracts.errors import EngineDown, HsqueueError, LeaseLost, RedisUnreachable, RetryError
+from hsqueue.contracts.errors import EngineDown, HsqueueError, LeaseLost, RedisUnreachable, RetryError, RunDamaged
 from hsqueue.contracts.fingerprint import RunInfo
-from hsqueue.contracts.sample import GivenUp, Published, Sample
+from hsqueue.contracts.sample import Ending, GivenUp, Published, Sample
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.planning.shards import read_shard
 from hsqueue.settings import Settings
-from hsqueue.store.files import fsync_directory, make_directory, volume_error
+from hsqueue.store.files import fsync_directory, make_directory, require_run, volume_error
 from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
 from hsqueue.store.manifest import make_manifest, write_manifest
 from hsqueue.store.survey import survey_shard
@@ -86,13 +86,17 @@ class ShardRun:
         self._committed: dict[int, Published] = {}
         self._uncommitted: list[Published] = []
         self._given_up: dict[int, GivenUp] = {}
+        self._hopeless: list[GivenUp] = []
         self._last_commit = time.monotonic()
 
     def run(self) -> Outcome:
         """Does what is left of the shard. Raises nothing for a sample's sake; see ``Outcome.stopped_by``."""
         try:
-            samples = {sample.index: sample for sample in read_shard(self.layout.plan_shard(self.shard), self.indices)}
+            require_run(self.layout.run_json)
             self._adopt()
+            samples = self._planned()
+            if self.keeper.lease.attempt > self.settings.max_leases:
+                samples = self._leased_too_often()
             left = {i: s.tokens for i, s in samples.items() if i not in self._committed and i not in self._given_up}
             progress = ShardProgress(left, self.ledger.suspects(left), self.settings.max_attempts)
             self._work(progress, samples)
@@ -100,6 +104,25 @@ class ShardRun:
         except HsqueueError as error:
             stopped = error
         return self._outcome(stopped)
+
+    def _planned(self) -> dict[int, Sample]:
+        """The shard's samples. Of a plan that cannot be read, none: what is not done then counts as failed."""
+        try:
+            return {s.index: s for s in read_shard(self.layout.plan_shard(self.shard), self.indices)}
+        except RunDamaged as error:
+            return self._give_up_the_rest(error.name, str(error))
+
+    def _leased_too_often(self) -> dict[int, Sample]:
+        """A shard that ends its process, or its lease, again and again would be sent again for ever."""
+        leases = self.settings.max_leases
+        text = f"the shard was leased {leases} times without any progress; see the workers' logs, then hsqueue retry"
+        return self._give_up_the_rest("LeasesExhausted", text)
+
+    def _give_up_the_rest(self, error: str, detail: str) -> dict[int, Sample]:
+        for index in self.indices:
+            if index not in self._committed and index not in self._given_up:
+                self._hopeless.append(GivenUp(index, Ending.FAILED, 0, error, detail[:500]))
+        return {}
 
     # --- before: what is there already -------------------------------------------------------------------
 
@@ -217,10 +240,11 @@ class ShardRun:
 
     def _close(self, progress: ShardProgress) -> HsqueueError | None:
         """Commits, and writes the manifest where every sample has ended. Returns why it could not."""
-        self._given_up |= progress.given_up
+        given_up = [*progress.given_up.values(), *self._hopeless]
+        self._given_up |= {given.index: given for given in given_up}
         if isinstance(progress.stopped_by, EngineDown):
             self.ledger.suspect(progress.downed)
-        self._commit_while_leased(list(progress.given_up.values()))
+        self._commit_while_leased(given_up)
         if len(self._committed) + len(self._given_up) < len(self.indices):
             self.ledger.release(self.keeper.lease)
             return progress.stopped_by

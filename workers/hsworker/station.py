@@ -146,11 +146,11 @@ class Station:
     # --- runs --------------------------------------------------------------------------------------------
 
     def _open(self, run: str) -> OpenRun:
-        if run not in self._runs:
-            ledger = Ledger(self.client, self.redis_url, run)
-            known = ledger.info()
-            if known is None:
-                raise RunNotFound(f"Redis knows no run {run}", do="Run hsqueue enqueue RUN; it rebuilds the ledger.")
+        ledger = Ledger(self.client, self.redis_url, run)
+        known = ledger.info()
+        if known is None:
+            raise RunNotFound(f"Redis knows no run {run}", do="Run hsqueue enqueue RUN; it rebuilds the ledger.")
+        if run not in self._runs or self._roots.get(run) != Path(known.dir):
             root = self._roots[run] = self._inside_volumes(Path(known.dir))
             info = load_run(root)
             if info.run != run:

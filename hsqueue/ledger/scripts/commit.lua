@@ -1,5 +1,5 @@
 -- Records ended samples of a leased shard, each at most once however often it is told.
--- KEYS: 1 holders, 2 done, 3 counts, 4 given_up, 5 suspects
+-- KEYS: 1 holders, 2 done, 3 counts, 4 given_up, 5 suspects, 6 attempts
 -- ARGV: 1 shard, 2 "<fence> <owner>", 3 number of done samples, then for each: index, tokens;
 --       then for each given-up sample: index, ending ('skipped' or 'failed'), JSON [ending, attempts, error, detail]
 -- Returns: samples newly recorded, or -1 where the lease is not the caller's: then nothing was recorded
@@ -33,4 +33,6 @@ while position <= #ARGV do
   end
   position = position + 3
 end
+-- Progress starts the count of leases anew: only leases that come to nothing add up.
+if recorded > 0 then redis.call('HDEL', KEYS[6], ARGV[1]) end
 return recorded

@@ -40,7 +40,9 @@ def test_leaves_the_dump_directory_to_the_pairs(environment_file: Variables) -> 
 def test_shows_the_defaults_of_settings(
     environment_file: Variables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("HSQ_CONFIG", str(tmp_path / "none.toml"))
+    empty = tmp_path / "empty.toml"
+    empty.touch()
+    monkeypatch.setenv("HSQ_CONFIG", str(empty))
     shown = {
         name: value
         for name, (value, active) in environment_file.items()
