@@ -94,4 +94,6 @@ def _try_kill(url: str, out: Path) -> str | None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] and sys.argv[1].startswith("-"):
+        sys.exit("usage: demo.py [DIRECTORY]")
     sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-run").resolve()))

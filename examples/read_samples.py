@@ -19,4 +19,6 @@ def main(root: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2 or not (Path(sys.argv[1]) / "run.json").exists():
+        sys.exit("usage: read_samples.py RUN [HOW MANY], where RUN is a directory with run.json")
     main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 3)

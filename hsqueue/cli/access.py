@@ -42,7 +42,8 @@ def require_url(settings: Settings, run: Run | None) -> str:
     url = redis_url(settings, run)
     if url is None:
         raise UsageError(
-            "no Redis is configured", do="Set HSQ_REDIS_URL, or use hsqueue run, which starts one of its own."
+            "no Redis is configured and none runs for this run",
+            do="Set HSQ_REDIS_URL to redis://:PASSWORD@HOST:6379/0; the one of hsqueue run lives only while it does.",
         )
     return url
 

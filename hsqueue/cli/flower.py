@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +14,12 @@ import typer
 
 from hsqueue.cli.access import open_run, require_url
 from hsqueue.cli.console import say, warn
+from hsqueue.contracts.errors import UsageError
 from hsqueue.ledger.connect import require_redis
+from hsqueue.local.processes import die_with_parent
 from hsqueue.settings import load_settings
 
+END_SECONDS = 3.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -38,6 +43,7 @@ def flower(
         say(f"user {settings.flower_user}, password {password} (set HSQ_FLOWER_PASSWORD to keep one)")
     if address not in LOOPBACK:
         warn(f"Flower listens on {address}: put TLS and a firewall before it, its password travels in the clear")
+    _require_free(address, port)
     say(f"Flower: http://{address}:{port}")
     # By the environment, since a command line can be read by every user of the machine.
     environment = {
@@ -50,4 +56,29 @@ def flower(
         sys.executable, "-m", "celery", "-A", "hsqueue.monitoring.flowerapp", "flower", f"--port={port}",
         f"--address={address}", "--max_tasks=10000", "--purge_offline_workers=300",
     ]  # fmt: skip
-    os.execve(sys.executable, arguments, environment)
+    raise typer.Exit(_run(arguments, environment))
+
+
+def _require_free(address: str, port: int) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            raise UsageError(
+                f"Flower cannot listen on {address}:{port} ({error.strerror})", do="Name another --port."
+            ) from None
+
+
+def _run(arguments: list[str], environment: dict[str, str]) -> int:
+    """Flower as a child: asked to end, it may stay for a minute, so it is given a few seconds."""
+    flower = subprocess.Popen(arguments, env=environment, start_new_session=True, preexec_fn=die_with_parent)
+    try:
+        return flower.wait()
+    finally:
+        flower.terminate()
+        try:
+            flower.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            flower.kill()
+            flower.wait()

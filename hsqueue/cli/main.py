@@ -25,7 +25,7 @@ from hsqueue.cli import (
     worker,
 )
 from hsqueue.cli.console import err
-from hsqueue.cli.exits import FAULT, INCOMPLETE, USAGE
+from hsqueue.cli.exits import COMPLETE, FAULT, INCOMPLETE, USAGE
 from hsqueue.contracts.errors import HsqueueError, UsageError
 from hsqueue.logs import configure
 
@@ -42,18 +42,21 @@ for module in (run, plan, enqueue, worker, engine, status, verify, retry, doctor
 app.add_typer(ledger.app, name="ledger")
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit(COMPLETE)
+
+
 @app.callback()
 def common(
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Say more of what happens."),
+    show_version: bool = typer.Option(  # noqa: ARG001 - its callback acts
+        False, "--version", is_eager=True, callback=_version, help="Show the version."
+    ),
 ) -> None:
     """Verified hidden states out of SGLang servers, for training EAGLE-3 drafters."""
     configure(os.environ.get("HSQ_LOG", "human"), logging.DEBUG if verbose else logging.WARNING)
-
-
-@app.command()
-def version() -> None:
-    """Show the version."""
-    print(__version__)
 
 
 class Interrupted(BaseException):

@@ -78,7 +78,7 @@ def plan_options(
             found=max_length,
         )
     return PlanOptions(
-        max_length=max_length or target.context_length,
+        max_length=target.context_length if max_length is None else max_length,
         min_loss_tokens=min_loss_tokens,
         shard_size=shard_size,
         ids="line" if ids == "line" else "required",

@@ -60,6 +60,8 @@ def run(
 ) -> None:
     """Plan, queue, extract, wait and verify on this machine. The same command again resumes."""
     settings = load_settings()
+    if dump_layout not in ("rid", "counter"):
+        raise UsageError(f"--dump-layout {dump_layout!r} is not known", do="Say rid or counter.")
     root = out.resolve()
     if engine:
         if model or dtype or layers != "eagle3" or norm != "post":
@@ -145,6 +147,8 @@ def _work(
     ledger: Ledger,
 ) -> None:
     """Runs engines and workers until every shard has ended."""
+    what = "the worker" if len(places) == 1 else f"{len(places)} workers"
+    say(f"starting {what}{' and embedded engines' if places[0].command else ''}; logs in {run.layout.logs}")
     supervisor = Supervisor(run.layout, run.info, places, settings, dump_layout, url, embedded)
     with supervisor, RunProgress(run.info) as progress:
         while True:

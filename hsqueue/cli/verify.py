@@ -36,7 +36,7 @@ def verify(
     """Check every file. Exit status 0 clean and complete, 1 something is wrong, 3 clean so far."""
     opened = open_run(run)
     found = verify_with_progress(opened, deep=deep)
-    show_verification(opened, found, deep=deep)
+    show_verification(opened, found, deep=deep, repairing=repair)
     status = COMPLETE if found.clean else FAULT
     if found.findings and repair:
         from hsqueue.store.repair import repair as mend
@@ -64,7 +64,7 @@ def verify_with_progress(run: Run, *, deep: bool) -> Verification:
         return check(run.layout, run.info, deep=deep, progress=lambda n: bar.advance(task, n))
 
 
-def show_verification(run: Run, found: Verification, *, deep: bool) -> None:
+def show_verification(run: Run, found: Verification, *, deep: bool, repairing: bool = False) -> None:
     how = "every byte read" if deep else "headers and lengths; --deep reads every byte"
     say(
         f"verified: {plural(found.good, 'file')} right, {plural(found.tokens, 'token')}, "
@@ -73,11 +73,11 @@ def show_verification(run: Run, found: Verification, *, deep: bool) -> None:
     if found.given_up:
         say(f"  {plural(found.given_up, 'sample')} skipped or failed, see hsqueue ledger show {run.root}")
     if found.missing:
-        warn(f"{plural(found.missing, 'sample')} without a right file")
+        warn(f"{plural(found.missing, 'sample')} without a right file: not extracted yet, or listed below")
     for finding in found.findings[:SHOWN]:
         name = f"sample {finding.index}" if finding.index is not None else f"shard {finding.shard}"
         err(f"{name}: {finding.problem} ({finding.path})")
     if len(found.findings) > SHOWN:
         err(f"and {len(found.findings) - SHOWN} more")
-    if found.findings:
-        say(f"to ask for the wrong ones again: hsqueue verify {run.root} --repair")
+    if found.findings and not repairing:
+        say(f"to ask for the wrong ones again: hsqueue verify {run.root} {'--deep ' if deep else ''}--repair")

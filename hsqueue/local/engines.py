@@ -29,6 +29,9 @@ class EnginePlace:
 
 def external_places(urls: Sequence[str], dump_dirs: Sequence[Path]) -> list[EnginePlace]:
     """Raises UsageError unless there is one dump directory for each URL."""
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"engine URL {url!r} is not understood", do="Write it as http://HOST:PORT.")
     if len(urls) != len(dump_dirs) or len(set(dump_dirs)) != len(dump_dirs):
         raise UsageError(
             "each --engine needs a --dump-dir of its own",
@@ -46,6 +49,10 @@ def local_places(
     root: Path, count: int, target: Target, layers: str, dump_layout: str, options: str
 ) -> list[EnginePlace]:
     """`count` embedded engines for the run in `root`; options: more of ``hsqueue engine``'s, as a shell writes them."""
+    try:
+        more = shlex.split(options)
+    except ValueError as error:
+        raise UsageError(f"--engine-options {options!r} is not understood ({error})", do="Close its quotes.") from None
     base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else FALLBACK
     mark = hashlib.sha256(str(root).encode()).hexdigest()[:8]
     places = []
@@ -55,7 +62,7 @@ def local_places(
         command = (
             sys.executable, "-m", "hsengine", "--model", target.model, "--port", str(port), "--dump-dir", str(dump_dir),
             "--layers", layers, "--norm", target.norm, "--dtype", target.dtype, "--dump-layout", dump_layout,
-            "--die-with-parent", *shlex.split(options),
+            "--die-with-parent", *more,
         )  # fmt: skip
         places.append(EnginePlace(f"engine{k}", f"http://127.0.0.1:{port}", dump_dir, command))
     return places

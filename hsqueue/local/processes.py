@@ -18,6 +18,7 @@ from hsqueue.contracts.errors import StopError
 log = logging.getLogger(__name__)
 
 RESTART_LIMIT = 20
+LONGEST_PAUSE = 30.0
 USAGE = 2
 """Exit status that no restart can change."""
 RESTART_WINDOW = 600.0
@@ -44,6 +45,7 @@ class Child:
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     deaths: list[float] = field(default_factory=list)
+    not_before: float = 0.0
 
     def start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -60,20 +62,23 @@ class Child:
 
     def restart_if_dead(self) -> str | None:
         """Starts it again where it died. Returns what happened, for people. Raises ProcessKeepsDying."""
-        if self.process is None or self.process.poll() is None:
+        if self.process is None or self.process.poll() is None or time.monotonic() < self.not_before:
             return None
         status = self.process.returncode
         now = time.monotonic()
         self.deaths = [t for t in self.deaths if now - t < RESTART_WINDOW] + [now]
+        words = self.last_words()
         if status == USAGE:
-            raise ProcessKeepsDying(f"{self.name} does not start: {self.last_words()}", do=f"See {self.log}.")
+            raise ProcessKeepsDying(f"{self.name} does not start: {words}", do=f"See {self.log}.")
         if len(self.deaths) > RESTART_LIMIT:
             raise ProcessKeepsDying(
-                f"{self.name} died {len(self.deaths)} times within {RESTART_WINDOW / 60:.0f} minutes",
+                f"{self.name} died {len(self.deaths)} times within {RESTART_WINDOW / 60:.0f} minutes: {words}",
                 do=f"See {self.log}. What is done stays done; run the command again once that is mended.",
             )
+        # A process that cannot stay up is not started more often than every half a minute.
+        self.not_before = now + min(LONGEST_PAUSE, 0.5 * 2 ** len(self.deaths))
         self.start()
-        how = f"signal {-status}" if status < 0 else f"status {status}"
+        how = f"signal {-status}" if status < 0 else f"status {status}: {words}"
         return f"{self.name} died ({how}); started again"
 
     def last_words(self) -> str:

@@ -19,6 +19,7 @@ from hsqueue.settings import Settings
 from hsqueue.store.layout import RunLayout
 
 WORKER_PATIENCE = 15.0
+INTERRUPTED_PATIENCE = 2.0
 ENGINE_PATIENCE = 5.0
 
 
@@ -70,9 +71,10 @@ class Supervisor:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.reaper.stop()
-        self._end()
+        # What an interrupted worker has in flight is asked for again; what is published is safe at any moment.
+        self._end(WORKER_PATIENCE if kind is None else INTERRUPTED_PATIENCE)
 
     def tick(self) -> list[str]:
         """Starts again whatever died. Returns what happened, for people. Raises ProcessKeepsDying."""
@@ -81,11 +83,11 @@ class Supervisor:
             events.append("redis died; started again on its data")
         return events
 
-    def _end(self) -> None:
+    def _end(self, patience: float = INTERRUPTED_PATIENCE) -> None:
         for child in self.workers:
             child.signal_end()
         for child in self.workers:
-            child.stop(WORKER_PATIENCE)
+            child.stop(patience)
         for child in self.engines:
             child.stop(ENGINE_PATIENCE)
         for directory in self._own_dumps:

@@ -106,6 +106,11 @@ def settle(root: Path) -> RunInfo | None:
     return load_run(root)
 
 
+def is_staging(path: Path) -> bool:
+    """Whether `path` is a plan that is being made, or was."""
+    return path.match(_STAGING)
+
+
 def remove_leftovers(root: Path) -> None:
     """Removes what planners left that died or lost. To be called once a plan is decided on, and only then.
 

@@ -13,6 +13,7 @@ from hsqueue.contracts.fingerprint import Fingerprint, RunInfo
 from hsqueue.contracts.target import Target
 from hsqueue.planning.commit import (
     RUN_FILE,
+    is_staging,
     load_run,
     new_run_id,
     publish,
@@ -26,7 +27,7 @@ from hsqueue.planning.draft import Draft
 from hsqueue.planning.limits import Limits
 from hsqueue.planning.pipeline import Tokenised, tokenise
 from hsqueue.planning.readers import read_rows
-from hsqueue.planning.rejects import Rejected, RejectLog
+from hsqueue.planning.rejects import Reason, Rejected, RejectLog
 from hsqueue.planning.report import PlanReport, SourceReport, length_statistics
 from hsqueue.planning.sources import SourceDigest, dataset_digest, find_files, measure, require_unchanged
 from hsqueue.planning.tokens import NO_TEMPLATE, Tokenizer
@@ -92,6 +93,7 @@ def make_plan(
     """
     files = find_files(sources)
     _require_apart(sources, root)
+    _require_ours(root)
     measured = [measure(file) for file in files]
     fingerprint = _fingerprint(measured, target, tokenizer, options)
     run = new_run_id()
@@ -207,8 +209,9 @@ def _nothing_to_do(staging: Path, root: Path, rejected: Mapping[str, int]) -> No
     kept = rejected_of_failed_plan(root)
     (staging / _REJECTED).replace(kept)
     reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(rejected.items(), key=lambda item: -item[1]))
+    hint = ", or make ids from file and line with --ids line" if Reason.MISSING_ID in rejected else ""
     return NothingToDo(
-        f"no record can be used ({reasons})", do=f"Every line and its reason stand in {kept}; correct them."
+        f"no record can be used ({reasons})", do=f"Every line and its reason stand in {kept}; correct them{hint}."
     )
 
 
@@ -232,6 +235,18 @@ def _fingerprint(
         shard_size=options.shard_size,
         ids=options.ids,
     )
+
+
+def _require_ours(root: Path) -> None:
+    """A run's directory holds nothing else, so that hsqueue clean cannot remove what is somebody's own."""
+    if not root.exists():
+        return
+    if not root.is_dir():
+        raise UsageError(f"--out {root} is a file", do="Name a directory.")
+    ours = {RUN_FILE, "plan", rejected_of_failed_plan(root).name}
+    foreign = sorted(path.name for path in root.iterdir() if path.name not in ours and not is_staging(path))
+    if foreign and not (root / RUN_FILE).exists() and not (root / "plan" / RUN_FILE).exists():
+        raise UsageError(f"--out {root} is not empty and holds no run ({foreign[0]})", do="Name a new directory.")
 
 
 def _require_apart(sources: Sequence[Path], root: Path) -> None:

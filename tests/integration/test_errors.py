@@ -256,3 +256,45 @@ def test_a_setting_that_makes_no_sense(tmp_path: Path, prompts: Path) -> None:
 def test_an_unknown_option_is_wrong_usage(tmp_path: Path) -> None:
     assert hsqueue("status", tmp_path, "--frobnicate").status == USAGE
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_of_somebody_elses_is_not_made_a_run(tmp_path: Path, prompts: Path) -> None:
+    mine = tmp_path / "mine"
+    (mine / "logs").mkdir(parents=True)
+    (mine / "logs" / "train.log").write_text("precious")
+    assert_one_line(hsqueue("plan", prompts, "--out", mine), USAGE, "not empty", "logs")
+    assert (mine / "logs" / "train.log").read_text() == "precious"
+    file = tmp_path / "file"
+    file.touch()
+    assert_one_line(hsqueue("plan", prompts, "--out", file), USAGE, "is a file")
+
+
+def test_the_hint_after_a_deep_check_repairs_what_it_found(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    prompts = token_prompts(tmp_path / "prompts.jsonl", [20, 30, 40])
+    arguments = ("run", prompts, "--out", root)
+    assert hsqueue(*arguments).status == 0
+    path = next(root.glob("samples/*/*/000000000001.safetensors"))
+    damaged = bytearray(path.read_bytes())
+    damaged[-500] ^= 1
+    path.write_bytes(damaged)
+    found = hsqueue("verify", root, "--deep")
+    assert found.status == FAULT
+    hint = next(line for line in found.out.splitlines() if line.startswith("to ask for the wrong ones again:"))
+    assert hsqueue(*hint.split()[hint.split().index("hsqueue") + 1 :]).status == 3
+    assert published(root) == {0, 2}
+    assert hsqueue(*arguments).status == 0
+    assert hsqueue("verify", root, "--deep").status == 0
+
+
+def test_what_a_run_cannot_understand_is_said_before_it_plans(tmp_path: Path, prompts: Path) -> None:
+    root = tmp_path / "run"
+    for option, value in (("--engine-options", "'open"), ("--dump-layout", "foo"), ("--engine", "localhost")):
+        assert_one_line(hsqueue("run", prompts, "--out", root, option, value), USAGE)
+        assert not root.exists()
+    assert_one_line(hsqueue("plan", prompts, "--out", root, "--max-length", "0"), USAGE, "max-length")
+
+
+def test_an_engine_that_refuses_its_options_is_not_started_again(tmp_path: Path, prompts: Path) -> None:
+    result = hsqueue("run", prompts, "--out", tmp_path / "run", "--engine-options", "--frobnicate")
+    assert_one_line(result, FAULT, "engine0 does not start", "frobnicate")

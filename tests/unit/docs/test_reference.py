@@ -78,8 +78,9 @@ def test_options_of_a_command(name: str) -> None:
 
 def test_options_of_hsqueue_itself() -> None:
     written = {tuple(codes(row[0])) for row in rows(own(PAGE, "Commands"))}
-    assert written == {("--verbose", "-v"), ("--help",)}
-    assert {names for names in options(typer.main.get_command(app)) if "--help" not in names} == {("--verbose", "-v")}
+    assert written == {("--verbose", "-v"), ("--version",), ("--help",)}
+    real = {names for names in options(typer.main.get_command(app)) if "--help" not in names}
+    assert real == {("--verbose", "-v"), ("--version",)}
 
 
 def test_exit_statuses() -> None:

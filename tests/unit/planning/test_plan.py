@@ -168,7 +168,7 @@ def test_ids_can_be_made_of_lines(write_lines: WriteLines, target: Target, tmp_p
     path = write_lines([{"input_ids": [1]}, tokens("own", 2)])
     result = make_plan([path], tmp_path / "run", target, None, dataclasses.replace(OPTIONS, ids="line"))
     assert [one.id for one in samples(tmp_path / "run")] == [f"{path}:1", "own"]
-    with pytest.raises(FingerprintMismatch, match="dataset"):
+    with pytest.raises(FingerprintMismatch, match="ids"):
         result.info.fingerprint.require(fingerprint_of([path], target, None, OPTIONS), tmp_path)
 
 
@@ -197,7 +197,7 @@ def test_planning_again_returns_the_run_that_is_there(write_lines: WriteLines, t
         ({"options": PlanOptions(max_length=63, shard_size=4)}, "max_length"),
         ({"options": PlanOptions(max_length=64, shard_size=5)}, "shard_size"),
         ({"options": PlanOptions(max_length=64, shard_size=4, min_loss_tokens=1)}, "min_loss_tokens"),
-        ({"options": PlanOptions(max_length=64, shard_size=4, ids="line")}, "dataset"),
+        ({"options": PlanOptions(max_length=64, shard_size=4, ids="line")}, "ids"),
         ({"records": [tokens("a", 2)]}, "dataset"),
         ({"weights": "1" * 16}, "weights"),
     ],
