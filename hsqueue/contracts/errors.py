@@ -182,5 +182,9 @@ class LeaseLost(StopError):
     """Another worker holds the shard now; nothing more may be published for it."""
 
 
+class WorkerStopping(StopError):
+    """The worker was asked to end; its shards go to others."""
+
+
 class DependencyMissing(StopError):
     """An optional package is needed for this and is not installed."""

@@ -7,7 +7,7 @@ gpu=${SLURM_LOCALID:?this is started by hsqueue.sbatch}
 url=http://127.0.0.1:$((30000 + SLURM_JOB_ID % 250 * 10 + gpu))
 # The engine and its worker share this directory, and nobody else uses it.
 export HSQ_DUMP_DIR=/dev/shm/hsqueue-$SLURM_JOB_ID-$gpu
-# Celery then takes SIGTERM for a soft shutdown: up to 30 seconds to finish, then what is left goes back.
+# Celery then takes SIGTERM for a soft shutdown: it gives its shards back, within 30 seconds.
 export REMAP_SIGTERM=SIGQUIT
 # A job that was requeued may find what it left here the last time.
 rm -rf "$HSQ_DUMP_DIR"

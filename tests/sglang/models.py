@@ -49,7 +49,7 @@ def deepseek() -> Any:
     config = DeepseekV3Config(
         vocab_size=VOCABULARY, hidden_size=128, intermediate_size=256, moe_intermediate_size=64,
         num_hidden_layers=LAYERS, num_attention_heads=4, num_key_value_heads=4, n_shared_experts=1,
-        n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1, first_k_dense_replace=1, moe_layer_freq=1,
+        n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1, first_k_dense_replace=1, moe_layer_freq=1, topk_method="noaux_tc", scoring_func="sigmoid",
         kv_lora_rank=32, q_lora_rank=64, qk_rope_head_dim=16, qk_nope_head_dim=32, v_head_dim=32,
         max_position_embeddings=4096, bos_token_id=1, eos_token_id=2, initializer_range=0.1,
         rope_scaling={

@@ -30,6 +30,7 @@ redis_url = settings.redis_url.get_secret_value()
 app = make_app(redis_url)
 
 REPORT_SECONDS = 1.0
+DRAIN_POLL = 0.1
 _stations: dict[int, Station] = {}
 _threads: list[Watch | Reaper] = []
 
@@ -62,6 +63,20 @@ def extract(self: Task, **kwargs: object) -> str:
         return f"refused: {error}"
 
 
+class DrainingWorker(app.Worker):  # type: ignore[misc, name-defined]
+    """Celery's worker, whose soft shutdown ends once the shards in hand are given back, not when its time is up."""
+
+    def wait_for_soft_shutdown(self) -> None:
+        here = station()
+        here.pin.stop_path.touch()
+        deadline = time.monotonic() + app.conf.worker_soft_shutdown_timeout
+        while here.budget.slots() and time.monotonic() < deadline:
+            time.sleep(DRAIN_POLL)
+
+
+app.Worker = DrainingWorker
+
+
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def _configure_logging(loglevel: int | str | None = None, **_: Any) -> None:
     from hsqueue.logs import configure
@@ -86,6 +101,6 @@ def _start_threads(sender: Any = None, **_: Any) -> None:
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]
-def _stop_threads(**_: Any) -> None:
+def _stop(**_: Any) -> None:
     for thread in _threads:
         thread.stop()

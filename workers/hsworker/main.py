@@ -70,6 +70,7 @@ def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str
 def _clear_former_life(pin: Pin, client: redis.Redis, url: str) -> None:
     """Drops what this worker's former processes left: under the directory's lock none of them can be alive."""
     pin.pause_path.unlink(missing_ok=True)
+    pin.stop_path.unlink(missing_ok=True)
     pin.budget_path.unlink(missing_ok=True)
     with redis_errors(url):
         runs = cast(list[str], client.hkeys(RUNS))

@@ -73,6 +73,10 @@ class Pin:
     def pause_path(self) -> Path:
         return self.workspace / "paused"
 
+    @property
+    def stop_path(self) -> Path:
+        return self.workspace / "stopping"
+
     def to_environment(self) -> dict[str, str]:
         """For the processes of the worker."""
         return {

@@ -11,7 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from hsqueue.contracts.errors import EngineDown, HsqueueError, LeaseLost, RedisUnreachable, RetryError, RunDamaged
+from hsqueue.contracts.errors import (
+    EngineDown,
+    HsqueueError,
+    LeaseLost,
+    RedisUnreachable,
+    RetryError,
+    RunDamaged,
+    WorkerStopping,
+)
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import Ending, GivenUp, Published, Sample
 from hsqueue.ledger.ledger import Ledger
@@ -64,7 +72,9 @@ class _Ended:
 
 
 class ShardRun:
-    """Works one shard under `keeper`'s lease. report: called with (samples ended, all) now and then."""
+    """Works one shard under `keeper`'s lease. report: called with (samples ended, all) now and then.
+    stopping: whether the worker was asked to end; then nothing more is sent, and the lease is given back.
+    """
 
     def __init__(
         self,
@@ -76,9 +86,10 @@ class ShardRun:
         settings: Settings,
         way: Callable[[Callable[[], None]], Way],
         report: Callable[[int, int], None],
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.info, self.layout, self.ledger, self.keeper = info, layout, ledger, keeper
-        self.share, self.settings, self.report = share, settings, report
+        self.share, self.settings, self.report, self.stopping = share, settings, report, stopping
         self.shard = keeper.lease.shard
         self.indices = info.shard_range(self.shard)
         self._events: queue.SimpleQueue[_Ended | None] = queue.SimpleQueue()
@@ -163,6 +174,8 @@ class ShardRun:
             while not progress.over:
                 if not self.keeper.valid:
                     progress.stop(LeaseLost(f"the lease of shard {self.shard} is lost"))
+                if self.stopping():
+                    progress.stop(WorkerStopping("the worker was asked to end"))
                 send = progress.next(time.monotonic())
                 self.share.declare(wants=send is not None, fence=self.keeper.lease.fence)
                 if send is not None and self._take(send, samples):

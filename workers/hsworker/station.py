@@ -75,7 +75,7 @@ class Station:
         share = self.budget.open()
         try:
             if not self._await_turn(share):
-                return self._hand_back(message, "paused")
+                return self._hand_back(message, "the worker is paused or stopping")
             self._refresh_card()
             run = self._open(message.run)
             outcome = self._lease_and_run(run, message.shard, share, report)
@@ -112,7 +112,9 @@ class Station:
                     may_publish=keeper.check, answered=answered,
                 )  # fmt: skip
 
-            outcome = ShardRun(run.info, run.layout, run.ledger, keeper, share, self.settings, way, report).run()
+            outcome = ShardRun(
+                run.info, run.layout, run.ledger, keeper, share, self.settings, way, report, self.pin.stop_path.exists
+            ).run()
         level = logging.INFO if outcome.stopped_by is None else logging.WARNING
         log.log(level, "run %s shard %d lease %d: %s", run.info.run, shard, granted.fence, outcome)
         return outcome
@@ -183,7 +185,7 @@ class Station:
     def _await_turn(self, share: Share) -> bool:
         """Waits while an elder shard has something to send; False where the worker is paused meanwhile."""
         while True:
-            if self.pin.pause_path.exists():
+            if self.pin.pause_path.exists() or self.pin.stop_path.exists():
                 return False
             if share.is_turn():
                 return True
