@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
-    DeepseekV3Config,
-    DeepseekV3ForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -42,22 +40,6 @@ def qwen3() -> Any:
 def qwen3_moe() -> Any:
     config = Qwen3MoeConfig(**DENSE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64)
     return Qwen3MoeForCausalLM(config)
-
-
-def deepseek() -> Any:
-    """Latent attention (MLA) and a mixture of experts behind the first layer."""
-    config = DeepseekV3Config(
-        vocab_size=VOCABULARY, hidden_size=128, intermediate_size=256, moe_intermediate_size=64,
-        num_hidden_layers=LAYERS, num_attention_heads=4, num_key_value_heads=4, n_shared_experts=1,
-        n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1, first_k_dense_replace=1, moe_layer_freq=1, topk_method="noaux_tc", scoring_func="sigmoid",
-        kv_lora_rank=32, q_lora_rank=64, qk_rope_head_dim=16, qk_nope_head_dim=32, v_head_dim=32,
-        max_position_embeddings=4096, bos_token_id=1, eos_token_id=2, initializer_range=0.1,
-        rope_scaling={
-            "rope_type": "yarn", "type": "yarn", "factor": 2.0, "original_max_position_embeddings": 2048, "mscale": 1.0,
-            "mscale_all_dim": 1.0, "beta_fast": 32, "beta_slow": 1,
-        },
-    )  # fmt: skip
-    return DeepseekV3ForCausalLM(config)
 
 
 def gpt2() -> Any:
