@@ -11,7 +11,7 @@ import pytest
 
 from hsqueue.contracts.layers import eagle3_layers
 from tests.sglang import models
-from tests.sglang.probe import Prober, prompt
+from tests.sglang.probe import LAST_BAR, Prober, prompt
 from tests.sglang.server import Server, sglang_server
 
 CHUNK = 64
@@ -32,11 +32,14 @@ def prober(server: Server) -> Prober:
     return Prober(server)
 
 
-def test_a_lone_prompt_in_one_piece_is_bit_equal(prober: Prober) -> None:
+def test_a_lone_prompt_in_one_piece_is_bit_equal(server: Server, prober: Prober) -> None:
+    # Experts are added up in another order than transformers adds them.
+    bar = LAST_BAR if "num_experts" in (server.model / "config.json").read_text() else 0.0
     for tokens in (1, 2, 33, CHUNK):
         found = prober.compare(prompt(tokens, tokens))
         assert found.chunks == (tokens,)
-        assert (found.aux, found.last) == (0.0, 0.0)
+        assert found.ids
+        assert max(found.aux, found.last) <= bar
 
 
 def test_a_long_prompt_is_stitched_from_its_chunks(prober: Prober) -> None:
