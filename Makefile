@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 VERSION ?= 0.5.23
+MARK ?= not slow
 SGLANG_VENV := .venv-sglang-$(VERSION)
 
 .PHONY: demo test lint types unit integration chaos test-sglang format clean help
@@ -42,8 +43,8 @@ $(SGLANG_VENV)/.ready: ops/sglang-cpu/install.sh ops/sglang-cpu/requirements.txt
 	PYTHON=$(PYTHON) ops/sglang-cpu/install.sh $(SGLANG_VENV) $(VERSION)
 	touch $@
 
-test-sglang: $(VENV)/.ready $(SGLANG_VENV)/.ready ## Tests with a real SGLang on the CPU; VERSION=0.5.17 for another
-	HSQ_SGLANG_PYTHON=$(abspath $(SGLANG_VENV))/bin/python $(BIN)/pytest tests/sglang -q
+test-sglang: $(VENV)/.ready $(SGLANG_VENV)/.ready ## Tests with a real SGLang on the CPU; VERSION=0.5.17 for another, MARK= for slow ones too
+	HSQ_SGLANG_PYTHON=$(abspath $(SGLANG_VENV))/bin/python $(BIN)/pytest tests/sglang -q -m "$(MARK)"
 
 format: $(VENV)/.ready ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
