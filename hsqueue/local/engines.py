@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from hsqueue.contracts.errors import UsageError
 from hsqueue.contracts.target import Target
+from hsqueue.local.processes import free_port
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - dumps belong in memory; the directory is named after the run
 FALLBACK = Path("/tmp")  # noqa: S108 - where a machine has no /dev/shm
@@ -57,7 +57,7 @@ def local_places(
     mark = hashlib.sha256(str(root).encode()).hexdigest()[:8]
     places = []
     for k in range(count):
-        port = _free_port()
+        port = free_port()
         dump_dir = base / f"hsqueue-{mark}" / f"engine{k}"
         command = (
             sys.executable, "-m", "hsengine", "--model", target.model, "--port", str(port), "--dump-dir", str(dump_dir),
@@ -66,10 +66,3 @@ def local_places(
         )  # fmt: skip
         places.append(EnginePlace(f"engine{k}", f"http://127.0.0.1:{port}", dump_dir, command))
     return places
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

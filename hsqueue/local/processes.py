@@ -7,6 +7,7 @@ import ctypes
 import logging
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,14 @@ _LIBC = ctypes.CDLL(None)
 def die_with_parent() -> None:
     """For ``preexec_fn``: the kernel ends this process when the thread that started it ends."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nothing listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 class ProcessKeepsDying(StopError):

@@ -6,7 +6,6 @@ import fcntl
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import time
 from importlib.util import find_spec
@@ -16,7 +15,7 @@ from typing import IO
 import redis
 
 from hsqueue.contracts.errors import DependencyMissing, RedisUnreachable, UsageError
-from hsqueue.local.processes import die_with_parent
+from hsqueue.local.processes import die_with_parent, free_port
 from hsqueue.store.files import make_directory
 
 START_SECONDS = 20.0
@@ -68,7 +67,7 @@ class EmbeddedRedis:
         directory.chmod(0o700)
         self.directory = directory.resolve()
         self._lock = _lock(directory)
-        self.port = _free_port()
+        self.port = free_port()
         self.url = ""
         self.process = self._start()
 
@@ -155,10 +154,3 @@ def _lock(directory: Path) -> IO[bytes]:
 def _write_private(path: Path, text: str) -> None:
     with open(path, "w", opener=lambda p, f: os.open(p, f, 0o600)) as file:
         file.write(text)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
