@@ -1,13 +1,15 @@
-"""A Redis for a module of tests, empty before each of them."""
+"""A Redis for a module of tests, empty before each of them, and the model that states are held against."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from hsqueue.ledger.ledger import Ledger
 from tests.support.ledger import INFO
+from tests.support.prompts import Reference
 from tests.support.redis import RedisServer, redis_server
 
 
@@ -32,3 +34,12 @@ def ledger(redis: RedisServer) -> Ledger:
     made = Ledger(redis.client(), redis.url, INFO.run)
     made.create(INFO, (), (), ())
     return made
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[Reference]:
+    """With one thread, as the engine has: matrix products of several threads may sum in another order."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield Reference()
+    torch.set_num_threads(threads)

@@ -1,17 +1,13 @@
-"""The embedded engine as a process: what it serves, what it dumps, and each of its misbehaviours seen from outside."""
+"""The embedded engine as a process: what it serves, what it dumps, how it begins and ends."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,85 +16,29 @@ import psutil
 import pytest
 import requests
 import torch
-from safetensors import SafetensorError, safe_open
 
 from hsqueue.contracts.card import CARD_NAME, EngineCard
-from hsqueue.contracts.dump import DUMP_FILE, DumpMeta
-from hsqueue.contracts.rid import RequestId
-from tests.support.engine import Engine, engine, environment, start_engine
+from tests.support.asking import (
+    LAYERS,
+    TOLERANCE,
+    WAIT,
+    ask,
+    ask_all,
+    await_true,
+    dump_path,
+    off,
+    prompt,
+    read_dump,
+    rid,
+)
+from tests.support.engine import Engine, engine, environment
 from tests.support.prompts import Reference
-
-TOLERANCE = 1e-3
-LAYERS = (2, 4, 5)
-WAIT = 20.0
-
-
-@pytest.fixture(scope="module")
-def reference() -> Iterator[Reference]:
-    """With one thread, as the engine has: matrix products of several threads may sum in another order."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield Reference()
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     with engine(tmp_path_factory.mktemp("good"), "--chunk", "256", "--prefill-tokens", "512") as found:
         yield found
-
-
-def prompt(seed: object, tokens: int) -> list[int]:
-    chance = random.Random(f"{seed}")
-    return [chance.randrange(4096) for _ in range(tokens)]
-
-
-def rid(index: int, attempt: int = 0) -> str:
-    return str(RequestId("it", index, 1 << 32, attempt))
-
-
-def ask(where: Engine, ids: Any, rid: Any = None, new: int = 0, **more: Any) -> requests.Response:
-    body = {"input_ids": ids, "rid": rid, "sampling_params": {"max_new_tokens": new}, **more}
-    return requests.post(f"{where.url}/generate", json=body, timeout=60)
-
-
-def ask_all(where: Engine, prompts: dict[str, list[int]], **more: Any) -> dict[str, requests.Response]:
-    """All at once, so that they meet in the engine's batches."""
-    with ThreadPoolExecutor(len(prompts)) as pool:
-        answers = pool.map(lambda item: ask(where, item[1], item[0], **more), prompts.items())
-        return dict(zip(prompts, answers, strict=True))
-
-
-def await_true(condition: Callable[[], bool], why: str) -> None:
-    """Polls a state that no event announces: what another process does to a directory, or its end."""
-    event = threading.Event()
-    for _ in range(int(WAIT / 0.02)):
-        if condition():
-            return
-        event.wait(0.02)
-    raise AssertionError(why)
-
-
-def dump_path(where: Engine, rid: str) -> Path:
-    return where.dump_dir / f"req_{rid}" / DUMP_FILE
-
-
-def read_dump(where: Engine, rid: str) -> tuple[DumpMeta, dict[str, torch.Tensor]]:
-    """A dump is complete once it can be seen."""
-    path = dump_path(where, rid)
-    await_true(path.exists, f"no dump of {rid}")
-    with safe_open(path, "pt") as file:
-        return DumpMeta.from_metadata(file.metadata()), {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
-
-
-def off(reference: Reference, ids: Sequence[int], tensors: dict[str, torch.Tensor], first: int = 0) -> float:
-    """Largest difference from a lone forward pass. first: the prompt's position of the dump's first row."""
-    assert tensors["input_ids"].tolist() == list(ids[first:])
-    aux, last = reference.states(ids, LAYERS)
-    return max(
-        float((tensors["aux_hidden_states"] - aux[first:]).abs().max()),
-        float((tensors["last_hidden_state"] - last[first:]).abs().max()),
-    )
 
 
 # --- a good engine ------------------------------------------------------------------------------------------
@@ -319,138 +259,3 @@ def test_the_limit_of_unread_bytes_costs_dumps_and_not_the_server(
         assert len(list(where.dump_dir.glob("req_*"))) == 3
         assert not list(where.dump_dir.glob(".tmp-*"))
     assert "HSQ_DUMP_LIMIT" in (tmp_path / "engine.log").read_text()
-
-
-# --- misbehaviours ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("trouble", "ids"),
-    [(None, [1, 4096]), ({"poison": [7, 7]}, [7, 7, 1]), ({"die_after": 1}, [1, 2])],
-)
-def test_it_dies_of_some_prompts(tmp_path: Path, trouble: dict[str, object] | None, ids: list[int]) -> None:
-    with engine(tmp_path, misbehave=trouble) as where:
-        with pytest.raises(requests.ConnectionError):
-            ask(where, ids, rid(1))
-        assert where.process.wait(WAIT) == 70
-        assert not dump_path(where, rid(1)).exists()
-
-
-def test_troubled_scheduling_still_dumps_what_each_prompt_is(tmp_path: Path, reference: Reference) -> None:
-    trouble: dict[str, object] = {
-        "seed": 2, "reorder": True, "odd_chunks": True, "late": 0.3, "slow": 0.1, "radix": 0.4, "abort": 0.2,
-        "unavailable": 0.2, "wrong_id": 0.1, "cut": 0.1, "warmup": True, "health_every": 0.05,
-    }  # fmt: skip
-    prompts = {rid(n): prompt(n, 3 + 5 * n) for n in range(40)}
-    with engine(tmp_path, "--prefill-tokens", "64", misbehave=trouble) as where:
-        answers = ask_all(where, prompts)
-        seen: dict[str, set[str]] = {kind: set() for kind in ("503", "abort", "cached", "wrong id", "cut", "fine")}
-        for name, ids in prompts.items():
-            kind, first = judge(name, ids, answers[name])
-            seen[kind].add(name)
-            if kind in ("fine", "cached", "wrong id"):
-                meta, tensors = read_dump(where, name)
-                assert meta.prefix_len == first
-                assert off(reference, ids, tensors, first) <= TOLERANCE
-            elif kind == "cut":
-                assert read_dump(where, name)[1]["input_ids"].tolist()[-1:] == ids[-2:-1]
-            else:
-                assert not dump_path(where, name).exists()
-        own = [tokens for name, tokens in where.asked() if not name.startswith("hsq.")]
-    assert all(seen.values()), f"not every trouble was seen: {seen}"
-    assert own[0] == 6
-    assert own.count(1) >= 2
-
-
-def judge(name: str, ids: list[int], answer: requests.Response) -> tuple[str, int]:
-    """What happened to a request, and how many of its tokens count as cached."""
-    if answer.status_code == 503:
-        return "503", 0
-    meta = answer.json()["meta_info"]
-    if meta["finish_reason"]["type"] == "abort":
-        return "abort", 0
-    if meta["prompt_tokens"] != len(ids):
-        return "cut", 0
-    if meta["id"] != name:
-        return "wrong id", meta["cached_tokens"]
-    return ("cached" if meta["cached_tokens"] else "fine"), meta["cached_tokens"]
-
-
-def test_an_extra_key_avoids_the_prefix_cache(tmp_path: Path) -> None:
-    with engine(tmp_path, misbehave={"radix": 1.0}) as where:
-        assert ask(where, [1, 2, 3], rid(1)).json()["meta_info"]["cached_tokens"] > 0
-        assert ask(where, [1, 2, 3], rid(2), extra_key="k").json()["meta_info"]["cached_tokens"] == 0
-
-
-def test_spoilt_dumps_of_every_kind(tmp_path: Path, reference: Reference) -> None:
-    trouble: dict[str, object] = {"seed": 1, "lost": 0.1, "swap": 0.2, "shift": 0.2, "nan": 0.2, "torn": 0.2}
-    prompts = {rid(n): prompt(n, 20 + n % 3) for n in range(60)}
-    with engine(tmp_path, misbehave=trouble) as where:
-        for name, ids in prompts.items():
-            assert ask(where, ids, name).ok
-        await_true(lambda: written(where) == 60, "not all dumps were dealt with")
-        seen = {spoilt(where, reference, name, ids) for name, ids in prompts.items()}
-    assert seen == {"lost", "torn", "other prompt", "shifted", "not finite", "fine"}
-
-
-def written(where: Engine) -> int:
-    return int(requests.get(f"{where.url}/hsq/stats", timeout=10).json()["dumps_written"])
-
-
-def spoilt(where: Engine, reference: Reference, name: str, ids: list[int]) -> str:
-    if not dump_path(where, name).exists():
-        return "lost"
-    try:
-        meta, tensors = read_dump(where, name)
-    except SafetensorError:
-        return "torn"
-    found = tensors["input_ids"].tolist()
-    if found == ids[-1:] + ids[:-1]:
-        return "shifted"
-    if found != ids:
-        return "other prompt"
-    if meta.nonfinite:
-        assert torch.isnan(tensors["aux_hidden_states"]).any()
-        return "not finite"
-    assert off(reference, ids, tensors) <= TOLERANCE
-    return "fine"
-
-
-def test_the_older_layout_counts_everybodys_requests(tmp_path: Path, reference: Reference) -> None:
-    trouble: dict[str, object] = {"stale_dumps": 3, "stale_lengths": [5], "warmup": True}
-    with engine(tmp_path, "--dump-layout", "counter", misbehave=trouble) as where:
-        assert requests.get(f"{where.url}/health", timeout=10).ok
-        ids = prompt("old", 5)
-        assert ask(where, ids, rid(1)).ok
-        metas = {f"req_{n}": where.dump_dir / f"req_{n}" / "meta.json" for n in range(6)}
-        await_true(metas["req_5"].exists, "no dump of the request")
-        tokens = {name: json.loads(path.read_text())["num_tokens"] for name, path in metas.items()}
-        assert tokens == {"req_0": 5, "req_1": 5, "req_2": 5, "req_3": 6, "req_4": 1, "req_5": 5}
-        aux, last = reference.states(ids, LAYERS)
-        found = torch.load(where.dump_dir / "req_5" / "hidden_states.pt")
-        assert torch.equal(found["aux_hidden_states"], aux)
-        assert torch.equal(found["last_hidden_state"], last)
-
-
-def test_a_crash_leaves_no_half_dump_under_a_final_name(tmp_path: Path) -> None:
-    where = start_engine(tmp_path)
-    stop = threading.Event()
-
-    def load() -> None:
-        for n in range(10_000):
-            if stop.is_set():
-                return
-            with contextlib.suppress(requests.ConnectionError):
-                ask(where, prompt(n, 400), rid(n, os.getpid() % 1000))
-
-    thread = threading.Thread(target=load, daemon=True)
-    thread.start()
-    try:
-        await_true(lambda: len(list(where.dump_dir.glob("req_*"))) > 20, "no dumps under load")
-    finally:
-        where.kill()
-        stop.set()
-        thread.join(WAIT)
-    for path in where.dump_dir.glob("req_*"):
-        with safe_open(path / DUMP_FILE, "pt") as file:
-            assert file.get_tensor("input_ids").shape == (400,)
