@@ -117,7 +117,7 @@ def test_an_engine_that_is_gone_pauses_the_worker_and_gives_the_lease_back(
 def test_a_paused_worker_takes_no_lease(make: Make, known: Ledger, volume: Volume) -> None:
     station = make()
     write_pause(station.pin, "engine", "", "gone")
-    assert work(station, volume.info.run, 0) == "handed back: paused"
+    assert work(station, volume.info.run, 0) == "handed back: the worker is paused or stopping"
     assert known.lease_attempts([0]) == {}
     assert is_open(known, 0)
 
