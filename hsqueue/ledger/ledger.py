@@ -15,6 +15,9 @@ from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.keys import RUNS, RunKeys
 
+EPOCH_SHIFT = 32
+"""A fencing token is ``epoch << EPOCH_SHIFT | counter``; acquire.lua counts with the same number."""
+
 SCRIPTS = ("acquire", "renew", "release", "commit", "finish", "claim", "forget", "reclaim")
 
 
@@ -163,6 +166,14 @@ class Ledger:
         with redis_errors(self.url):
             values = cast(list[str | None], self.client.hmget(self.keys.attempts, names)) if names else []
         return {s: int(v) for s, v in zip(shards, values, strict=True) if v is not None}
+
+    def newest_fence(self) -> int:
+        """The fencing token granted last, or what the epoch's first will exceed. 0 where the run is unknown."""
+        with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
+            pipe.hget(self.keys.info, "epoch")
+            pipe.get(self.keys.fence)
+            epoch, counter = pipe.execute()
+        return (int(epoch or 0) << EPOCH_SHIFT) + int(counter or 0)
 
     # --- leases ------------------------------------------------------------------------------------------
 

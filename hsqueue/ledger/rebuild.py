@@ -24,7 +24,9 @@ REBUILD_WAIT_SECONDS = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """rebuilt: the ledger was made anew. missing: samples recorded as done without a whole file, pending now."""
+    """rebuilt: the ledger was made anew, since Redis had none or an older one. missing: samples recorded as done
+    without a whole file, pending now.
+    """
 
     ledger: Ledger
     rebuilt: bool
@@ -37,7 +39,7 @@ def new_epoch(layout: RunLayout) -> int:
     Raises VolumeUnusable.
     """
     make_directory(layout.epochs)
-    epoch = max((int(path.name) for path in layout.epochs.iterdir() if path.name.isdigit()), default=0) + 1
+    epoch = latest_epoch(layout) + 1
     while True:
         try:
             with (layout.epochs / f"{epoch:06d}").open("xb"):
@@ -47,6 +49,16 @@ def new_epoch(layout: RunLayout) -> int:
             epoch += 1
         except OSError as error:
             raise volume_error(error, layout.epochs / "epoch") from error
+
+
+def latest_epoch(layout: RunLayout) -> int:
+    """The life of this run's ledger that began last, by the volume; 0 before the first. Raises VolumeUnusable."""
+    try:
+        return max((int(path.name) for path in layout.epochs.iterdir() if path.name.isdigit()), default=0)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise volume_error(error, layout.epochs) from error
 
 
 def rebuild(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -> Ledger:
@@ -71,21 +83,27 @@ def rebuild(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -> 
 
 
 def reconcile(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -> Reconciled:
-    """The run's ledger, agreeing with the volume. Built from it where this Redis does not know the run.
+    """The run's ledger, agreeing with the volume. Built from it where this Redis does not know the run, or knows an
+    older state of it: its fencing tokens would be granted a second time.
 
     Files that are there and not recorded are left to the worker that takes their shard: it adopts them.
     """
     require_run(layout.run_json)
     ledger = Ledger(client, url, info.run)
     known = ledger.info()
-    if known is None:
-        return Reconciled(_rebuild_alone(ledger, layout, info), rebuilt=True, missing=0)
+    if known is None or known.epoch < latest_epoch(layout):
+        return Reconciled(_rebuild_alone(ledger, layout, info, known), rebuilt=True, missing=0)
     if known.dir != str(layout.root.resolve()):
         ledger.move(str(layout.root.resolve()))
-    missing = 0
+    missing = newest = 0
     held = ledger.holders()
     ended = ledger.ended_shards(info.shards)
     for state in survey(layout, info):
+        if state.fence > newest:
+            # Read after the manifest: a living worker may have been granted its lease since the last look.
+            newest = ledger.newest_fence()
+        if state.fence > newest:
+            return Reconciled(_rebuild_alone(ledger, layout, info, known), rebuilt=True, missing=0)
         if state.shard in held:
             continue
         there = {d.index for d in state.done}
@@ -129,19 +147,24 @@ def _unlock(ledger: Ledger, token: str) -> None:
             ledger.client.delete(ledger.keys.rebuilding)
 
 
-def _rebuild_alone(ledger: Ledger, layout: RunLayout, info: RunInfo) -> Ledger:
-    """Rebuilds unless another process is at it; then waits for that one."""
+def _rebuild_alone(ledger: Ledger, layout: RunLayout, info: RunInfo, stale: LedgerInfo | None) -> Ledger:
+    """Rebuilds unless another process is at it; then waits for that one. stale: what is to be replaced."""
     token = uuid.uuid4().hex
+
+    def is_new() -> bool:
+        found = ledger.info()
+        return found is not None and found != stale
+
     deadline = time.monotonic() + REBUILD_WAIT_SECONDS
     while True:
         with redis_errors(ledger.url):
             mine = ledger.client.set(ledger.keys.rebuilding, token, nx=True, ex=REBUILD_LOCK_SECONDS)
         if mine:
             try:
-                return ledger if ledger.info() is not None else rebuild(ledger.client, ledger.url, layout, info)
+                return ledger if is_new() else rebuild(ledger.client, ledger.url, layout, info)
             finally:
                 _unlock(ledger, token)
-        if ledger.info() is not None:
+        if is_new():
             return ledger
         if time.monotonic() > deadline:
             raise RedisUnreachable(

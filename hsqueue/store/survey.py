@@ -22,7 +22,7 @@ SURVEY_THREADS = 8
 class ShardState:
     """done: published files that are whole by header and length. given_up: from a valid manifest.
     ended: a valid manifest stands and every file that it lists is there. stale: a manifest stands that does not
-    hold. damaged: indices whose file is there and not whole.
+    hold. damaged: indices whose file is there and not whole. fence: of the manifest that stands, 0 without one.
     """
 
     shard: int
@@ -31,6 +31,7 @@ class ShardState:
     ended: bool
     stale: bool
     damaged: tuple[int, ...]
+    fence: int = 0
 
 
 def survey_shard(layout: RunLayout, info: RunInfo, shard: int) -> ShardState:
@@ -64,7 +65,8 @@ def survey_shard(layout: RunLayout, info: RunInfo, shard: int) -> ShardState:
     given_up = tuple(g for g in manifest.given_up if g.index not in there) if manifest else ()
     ended = manifest is not None and len(there) + len(given_up) == len(indices)
     stale = not ended and layout.manifest(shard).exists()
-    return ShardState(shard, tuple(done), given_up, ended, stale, tuple(damaged))
+    fence = manifest.fence if manifest else 0
+    return ShardState(shard, tuple(done), given_up, ended, stale, tuple(damaged), fence)
 
 
 def survey(layout: RunLayout, info: RunInfo) -> Iterator[ShardState]:

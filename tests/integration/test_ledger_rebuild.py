@@ -47,6 +47,53 @@ def counts(ledger: Ledger) -> Counts:
     return ledger.counts(len(LENGTHS))
 
 
+# --- Redis is older than the volume, as after a restored backup --------------------------------------------
+
+
+def back_to(redis: RedisServer, backup: dict[str, bytes]) -> None:
+    redis.client().flushall()
+    for key, value in backup.items():
+        redis.client().execute_command("RESTORE", key, 0, value)
+
+
+def backup_of(redis: RedisServer) -> dict[str, bytes]:
+    client = redis.client()
+    return {key: client.execute_command("DUMP", key, NEVER_DECODE=True) for key in client.scan_iter("*")}
+
+
+def test_a_ledger_of_an_earlier_epoch_is_built_anew(redis: RedisServer, volume: Volume) -> None:
+    agree(redis, volume)
+    backup = backup_of(redis)
+    redis.client().flushall()
+    agree(redis, volume)
+    back_to(redis, backup)
+    found = agree(redis, volume)
+    assert found.rebuilt
+    assert granted(found.ledger).fence >> 32 == 3
+
+
+def test_a_ledger_that_would_grant_a_fence_again_is_built_anew(redis: RedisServer, volume: Volume) -> None:
+    ledger = agree(redis, volume).ledger
+    backup = backup_of(redis)
+    lease = granted(ledger)
+    volume.write_manifest(0, volume.publish(0, 1, 2), fence=lease.fence)
+    back_to(redis, backup)
+    found = agree(redis, volume)
+    assert found.rebuilt
+    assert found.ledger.ended_shards(3) == {0}
+    assert granted(found.ledger, 1).fence > lease.fence
+
+
+def test_a_ledger_as_new_as_the_volume_stays(redis: RedisServer, volume: Volume) -> None:
+    ledger = agree(redis, volume).ledger
+    lease = granted(ledger)
+    done = volume.publish(0, 1, 2)
+    ledger.commit(lease, done)
+    volume.write_manifest(0, done, fence=lease.fence)
+    ledger.finish(lease)
+    assert not agree(redis, volume).rebuilt
+
+
 # --- Redis knows nothing ------------------------------------------------------------------------------------
 
 

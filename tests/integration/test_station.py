@@ -13,7 +13,9 @@ from hsqueue.contracts.message import ShardMessage
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import reconcile
 from hsqueue.settings import Settings
-from hsworker.pinning import Pin, read_pause, write_pause
+from hsworker.life import Pause
+from hsworker.pause import read_pause, write_pause
+from hsworker.pinning import Pin
 from hsworker.station import Station
 from tests.support.fakeengine import CARD
 from tests.support.ledger import granted
@@ -96,9 +98,9 @@ def test_an_engine_that_was_restarted_as_something_else_pauses_the_worker(
     station = make()
     (tmp_path / "dumps" / CARD_NAME).write_text(replace(CARD, dtype="float16", instance="i2").to_json())
     assert "was restarted as something else" in work(station, volume.info.run, 0)
-    pause = read_pause(station.pin)
+    pause = read_pause(station.pin.pause_path)
     assert pause is not None
-    assert pause["kind"] == "engine"
+    assert pause.kind == "engine"
     assert is_open(known, 0)
 
 
@@ -107,16 +109,16 @@ def test_an_engine_that_is_gone_pauses_the_worker_and_gives_the_lease_back(
 ) -> None:
     station = make()
     assert "stopped" in work(station, volume.info.run, 0)
-    pause = read_pause(station.pin)
+    pause = read_pause(station.pin.pause_path)
     assert pause is not None
-    assert pause["kind"] == "engine"
+    assert pause.kind == "engine"
     assert known.holders() == {}
     assert is_open(known, 0)
 
 
 def test_a_paused_worker_takes_no_lease(make: Make, known: Ledger, volume: Volume) -> None:
     station = make()
-    write_pause(station.pin, "engine", "", "gone")
+    write_pause(station.pin.pause_path, Pause("engine", "", "gone"))
     assert work(station, volume.info.run, 0) == "handed back: the worker is paused or stopping"
     assert known.lease_attempts([0]) == {}
     assert is_open(known, 0)
@@ -126,7 +128,7 @@ def test_a_run_whose_volume_is_away_pauses_the_worker(make: Make, known: Ledger,
     volume.layout.root.rename(volume.layout.root.with_name("elsewhere"))
     station = make()
     assert "handed back" in work(station, volume.info.run, 0)
-    pause = read_pause(station.pin)
+    pause = read_pause(station.pin.pause_path)
     assert pause is not None
-    assert pause["kind"] == "volume"
+    assert pause.kind == "volume"
     assert not volume.layout.root.exists()

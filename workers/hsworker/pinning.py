@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import array
 import fcntl
-import json
-import logging
 import os
 import re
 import socket
@@ -30,8 +28,6 @@ from hsqueue.contracts.sample import Sample
 from hsworker.dumps import RidDumps
 from hsworker.engine import EngineClient
 from hsworker.matching import check_dump, check_response
-
-log = logging.getLogger(__name__)
 
 WORKSPACE = ".hsqueue"
 PROBE_RUN = "probe"
@@ -181,22 +177,3 @@ def probe(client: EngineClient, dump_dir: Path, card: EngineCard, timeout: float
         ) from None
     finally:
         dumps.forget(rid, orphaned=True)
-
-
-def write_pause(pin: Pin, kind: str, run_dir: str, reason: str) -> None:
-    """Tells the worker's main process to stop consuming. kind: ``engine`` or ``volume``, what has to recover."""
-    temporary = pin.pause_path.with_suffix(f".{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps({"kind": kind, "run_dir": run_dir, "reason": reason}))
-        temporary.replace(pin.pause_path)
-    except OSError as error:
-        log.error("the worker could not be paused (%s): %s", error, reason)
-
-
-def read_pause(pin: Pin) -> dict[str, str] | None:
-    try:
-        found = json.loads(pin.pause_path.read_text())
-    except (FileNotFoundError, ValueError):
-        return None
-    names = ("kind", "run_dir", "reason")
-    return found if isinstance(found, dict) and all(isinstance(found.get(n), str) for n in names) else None

@@ -32,7 +32,9 @@ from hsworker.counter_dumps import CounterDumps
 from hsworker.dumps import DumpSource, RidDumps, sweep
 from hsworker.engine import EngineClient
 from hsworker.lease import LeaseKeeper, boot_seconds
-from hsworker.pinning import Pin, read_pause, write_pause
+from hsworker.life import Pause
+from hsworker.pause import read_pause, write_pause
+from hsworker.pinning import Pin
 from hsworker.sample import Way
 from hsworker.shard import Outcome, ShardRun
 
@@ -198,9 +200,9 @@ class Station:
             kind = "volume"
         else:
             return
-        if isinstance(error, LeaseLost) or read_pause(self.pin) is not None:
+        if isinstance(error, LeaseLost) or read_pause(self.pin.pause_path) is not None:
             return
-        write_pause(self.pin, kind, str(self._roots.get(message.run, "")), str(error))
+        write_pause(self.pin.pause_path, Pause(kind, str(self._roots.get(message.run, "")), str(error)))
 
     def _hand_back(self, message: ShardMessage, why: str) -> str:
         """The message goes; its shard does not count as queued any more, so the reaper sends it again at once."""

@@ -17,7 +17,9 @@ from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.keys import WORKERS
 from hsqueue.planning.target import read_card
 from hsqueue.store.layout import RunLayout
-from hsworker.pinning import check_engine, read_pause
+from hsworker.life import Action, Life, Pause, Seen, State
+from hsworker.pause import read_pause
+from hsworker.pinning import check_engine
 from hsworker.station import Station
 
 log = logging.getLogger(__name__)
@@ -34,14 +36,14 @@ class Watch(threading.Thread):
         super().__init__(name="watch", daemon=True)
         self.station, self.celery, self.hostname, self.queue = station, celery, hostname, queue
         self.stopping = threading.Event()
-        self._paused_by = ""
+        self.life = Life()
 
     def run(self) -> None:
         next_beat = next_sweep = 0.0
         while not self.stopping.wait(WATCH_SECONDS):
             now = time.monotonic()
             try:
-                self._watch_pause()
+                self._look()
                 if now >= next_beat:
                     self._beat()
                     next_beat = now + HEARTBEAT_SECONDS
@@ -57,29 +59,41 @@ class Watch(threading.Thread):
     def stop(self) -> None:
         self.stopping.set()
 
-    def _watch_pause(self) -> None:
-        path = self.station.pin.pause_path
-        pause = read_pause(self.station.pin)
-        if pause is None:
-            if path.exists():
-                log.warning("%s is damaged and counts for nothing", path)
-                path.unlink(missing_ok=True)
-            return
-        if not self._paused_by:
-            self._paused_by = pause["reason"]
-            log.warning("paused: %s", self._paused_by)
-            self.celery.control.cancel_consumer(self.queue, destination=[self.hostname])
-            self._beat()
-        if self._recovered(pause):
+    def _look(self) -> None:
+        """One step of the worker's life."""
+        before = self.life
+        self.life, actions = before.next(self._see())
+        for action in actions:
+            self._do(action)
+        if self.life.state is not before.state:
+            if self.life.state is State.PAUSED:
+                log.warning("paused: %s", self.life.reason)
+            elif self.life.state is State.SERVING and before.pause is not None:
+                log.warning("resumed: the %s is back", before.pause.kind)
+
+    def _see(self) -> Seen:
+        pin = self.station.pin
+        pause = read_pause(pin.pause_path)
+        if pause is None and pin.pause_path.exists():
+            log.warning("%s is damaged and counts for nothing", pin.pause_path)
+            pin.pause_path.unlink(missing_ok=True)
+        recovered = self.life.state is State.PAUSED and pause is not None and self._recovered(pause)
+        return Seen(pause, recovered, pin.stop_path.exists())
+
+    def _do(self, action: Action) -> None:
+        control, here = self.celery.control, [self.hostname]
+        if action is Action.STOP_CONSUMING:
+            control.cancel_consumer(self.queue, destination=here)
+        elif action is Action.CLEAR_PAUSE:
             self.station.pin.pause_path.unlink(missing_ok=True)
-            self.celery.control.add_consumer(self.queue, destination=[self.hostname])
-            log.warning("resumed: the %s is back", pause["kind"])
-            self._paused_by = ""
+        elif action is Action.CONSUME:
+            control.add_consumer(self.queue, destination=here)
+        else:
             self._beat()
 
-    def _recovered(self, pause: dict[str, str]) -> bool:
-        if pause["kind"] == "volume":
-            return _is_writable(RunLayout(Path(pause["run_dir"]))) if pause["run_dir"] else True
+    def _recovered(self, pause: Pause) -> bool:
+        if pause.kind == "volume":
+            return _is_writable(RunLayout(Path(pause.run_dir))) if pause.run_dir else True
         if not self.station.engine.alive():
             return False
         try:
@@ -93,7 +107,8 @@ class Watch(threading.Thread):
     def _beat(self) -> None:
         beat = {
             "time": time.time(), "host": socket.gethostname(), "pid": os.getpid(),
-            "engine": self.station.pin.engine_url, "queue": self.queue, "paused": self._paused_by,
+            "engine": self.station.pin.engine_url, "queue": self.queue,
+            "state": self.life.state.value, "paused": self.life.reason,
         }  # fmt: skip
         with redis_errors(self.station.redis_url):
             self.station.client.hset(WORKERS, self.hostname, json.dumps(beat))

@@ -32,7 +32,9 @@ def test_files_without_a_manifest_are_found_by_their_headers(volume: Volume) -> 
 
 def test_a_finished_shard_is_ended(volume: Volume) -> None:
     manifest = volume.finish_shard(0, [SKIPPED])
-    assert look(volume) == ShardState(0, manifest.done, (SKIPPED,), ended=True, stale=False, damaged=())
+    assert look(volume) == ShardState(
+        0, manifest.done, (SKIPPED,), ended=True, stale=False, damaged=(), fence=manifest.fence
+    )
 
 
 def test_files_that_a_manifest_vouches_for_are_not_opened(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from hsqueue.contracts.errors import DumpDirectoryNotShared, UsageError, WorkerAlreadyPinned
-from hsworker.pinning import Pin, lock_dump_directory, read_pause, write_pause
+from hsworker.pinning import Pin, lock_dump_directory
 
 
 def pin(directory: Path, name: str = "gpu0") -> Pin:
@@ -58,20 +57,3 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DumpDirectoryNotShared, match="file"):
         lock_dump_directory(pin(tmp_path / "file"))
-
-
-def test_a_pause_is_told_to_the_main_process(tmp_path: Path) -> None:
-    mine = pin(tmp_path)
-    mine.workspace.mkdir()
-    assert read_pause(mine) is None
-    write_pause(mine, "volume", "/run", "it is full")
-    assert read_pause(mine) == {"kind": "volume", "run_dir": "/run", "reason": "it is full"}
-    assert [path.name for path in mine.workspace.iterdir()] == ["paused"]
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", json.dumps("x"), "{}", '{"kind": 1}', "\x00"])
-def test_a_damaged_pause_is_none(tmp_path: Path, text: str) -> None:
-    mine = pin(tmp_path)
-    mine.workspace.mkdir()
-    mine.pause_path.write_text(text)
-    assert read_pause(mine) is None
