@@ -26,6 +26,7 @@ from tests.support.asking import (
     ask_all,
     await_true,
     dump_path,
+    failed,
     off,
     prompt,
     read_dump,
@@ -242,20 +243,3 @@ def test_it_serves_on_without_a_dump_directory(tmp_path: Path) -> None:
         assert ask(where, [1, 2], rid(2)).ok
         read_dump(where, rid(2))
     assert (tmp_path / "engine.log").read_text().count("no dump of") == 1
-
-
-def failed(where: Engine) -> int:
-    return int(requests.get(f"{where.url}/hsq/stats", timeout=10).json()["dumps_failed"])
-
-
-def test_the_limit_of_unread_bytes_costs_dumps_and_not_the_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HSQ_DUMP_LIMIT", "20000")
-    with engine(tmp_path) as where:
-        for n in range(6):
-            assert ask(where, [1] * 5, rid(n)).ok
-        await_true(lambda: failed(where) == 3, "dumps beyond the limit were not counted")
-        assert len(list(where.dump_dir.glob("req_*"))) == 3
-        assert not list(where.dump_dir.glob(".tmp-*"))
-    assert "HSQ_DUMP_LIMIT" in (tmp_path / "engine.log").read_text()

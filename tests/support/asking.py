@@ -54,6 +54,11 @@ def await_true(condition: Callable[[], bool], why: str) -> None:
     raise AssertionError(why)
 
 
+def failed(where: Engine) -> int:
+    """Dumps that could not be written."""
+    return int(requests.get(f"{where.url}/hsq/stats", timeout=10).json()["dumps_failed"])
+
+
 def dump_path(where: Engine, rid: str) -> Path:
     return where.dump_dir / f"req_{rid}" / DUMP_FILE
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hscapture.janitor import TTL_SECONDS
+from hscapture.room import WAIT_SECONDS
 from hscapture.writer import PENDING_BYTES
 from hsqueue.contracts.errors import UsageError
 from hsqueue.contracts.rid import PREFIX
@@ -20,7 +22,8 @@ class CaptureSettings:
     """dump_dir: HSQ_DUMP_DIR. layers: HSQ_LAYERS as written, ``eagle3``, ``all`` or ids. norm: HSQ_NORM.
     capture: HSQ_CAPTURE, ``hsq`` for hsqueue's own requests only, or ``all``. writers: HSQ_WRITERS, threads.
     pending_bytes: HSQ_DUMP_PENDING_BYTES, states that may wait to be written.
-    limit: HSQ_DUMP_LIMIT, bytes of unread dumps, or None.
+    limit: HSQ_DUMP_LIMIT, bytes of unread dumps, or None for half of the file system. wait: HSQ_DUMP_WAIT, seconds
+    that a dump may wait for room. ttl: HSQ_DUMP_TTL, seconds after which an unread dump is removed.
     """
 
     dump_dir: Path = DUMP_DIR
@@ -30,6 +33,8 @@ class CaptureSettings:
     writers: int = 1
     pending_bytes: int = PENDING_BYTES
     limit: int | None = None
+    wait: int = WAIT_SECONDS
+    ttl: int = TTL_SECONDS
 
     def wants(self, rid: str) -> bool:
         """Whether a request with this rid is dumped."""
@@ -48,9 +53,11 @@ def from_environment(environment: Mapping[str, str]) -> CaptureSettings:
         layers=text("HSQ_LAYERS", "eagle3"),
         norm=_choice("HSQ_NORM", text("HSQ_NORM", "post"), NORMS),
         capture=_choice("HSQ_CAPTURE", text("HSQ_CAPTURE", "hsq"), CAPTURES),
-        writers=_positive("HSQ_WRITERS", text("HSQ_WRITERS", "1")),
-        pending_bytes=_positive("HSQ_DUMP_PENDING_BYTES", text("HSQ_DUMP_PENDING_BYTES", str(PENDING_BYTES))),
-        limit=_positive("HSQ_DUMP_LIMIT", limit) if limit else None,
+        writers=_whole("HSQ_WRITERS", text("HSQ_WRITERS", "1")),
+        pending_bytes=_whole("HSQ_DUMP_PENDING_BYTES", text("HSQ_DUMP_PENDING_BYTES", str(PENDING_BYTES))),
+        limit=_whole("HSQ_DUMP_LIMIT", limit) if limit else None,
+        wait=_whole("HSQ_DUMP_WAIT", text("HSQ_DUMP_WAIT", str(WAIT_SECONDS)), least=0),
+        ttl=_whole("HSQ_DUMP_TTL", text("HSQ_DUMP_TTL", str(TTL_SECONDS))),
     )
 
 
@@ -60,7 +67,7 @@ def _choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _positive(name: str, value: str) -> int:
-    if not value.isascii() or not value.isdecimal() or int(value) < 1:
-        raise UsageError(f"{name} must be a whole number of at least 1", found=repr(value)[:60])
+def _whole(name: str, value: str, least: int = 1) -> int:
+    if not value.isascii() or not value.isdecimal() or int(value) < least:
+        raise UsageError(f"{name} must be a whole number of at least {least}", found=repr(value)[:60])
     return int(value)

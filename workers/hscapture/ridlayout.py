@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
-import threading
 from pathlib import Path
 
 from hscapture.assemble import Dump
 from hscapture.dumpfile import file_buffers, write_all
+from hscapture.room import WAIT_SECONDS, Room, default_limit
 from hsqueue.contracts.card import EngineCard
 from hsqueue.contracts.dump import DUMP_FILE
-from hsqueue.contracts.errors import DumpMalformed, VolumeUnusable
+from hsqueue.contracts.errors import DumpMalformed
 from hsqueue.contracts.rid import dump_directory_name
 
 TEMPORARY = ".tmp-"
@@ -21,30 +22,41 @@ TEMPORARY = ".tmp-"
 class RidLayout:
     """Writes dumps below `directory`; safe to call from several threads.
 
-    limit: bytes that unread dumps may take together, or None. Raises OSError from the constructor where
-    the directory cannot be made.
+    limit: bytes that unread dumps may take together; None takes a share of the file system. Data parallel ranks
+    write to one directory and get an equal part of it each. wait: seconds that a dump may wait for room.
+    Raises OSError from the constructor where the directory cannot be made.
     """
 
-    def __init__(self, directory: Path, card: EngineCard, limit: int | None = None) -> None:
+    def __init__(self, directory: Path, card: EngineCard, limit: int | None = None, wait: float = WAIT_SECONDS) -> None:
         self._directory, self._card = directory, card
-        self._budget = None if limit is None else DirectoryBudget(directory, limit)
         self._numbers = itertools.count()
         make_dump_directory(directory)
         remove_leftovers(directory)
+        whole = default_limit(directory) if limit is None else limit
+        self._room = Room(directory, whole // max(1, card.ranks.get("dp", 1)), wait)
 
     def write(self, dump: Dump) -> None:
-        """Makes the dump visible by one rename, or leaves nothing.
+        """Makes the dump visible by one rename, or leaves nothing. Waits for room, for a bounded time.
 
         Raises ValueError for a rid that is not safe as a name, DumpMalformed for states that do not fit
-        the card or a rid that has a dump already, VolumeUnusable beyond the limit, OSError where the
+        the card or a rid that has a dump already, VolumeUnusable where there was no room, OSError where the
         volume refuses.
         """
         final = self._directory / dump_directory_name(dump.rid)
         if os.path.lexists(final):
             raise DumpMalformed("a dump of this request exists already; this one is dropped", sample=dump.rid)
         buffers = self.buffers(dump)
-        if self._budget is not None:
-            self._budget.take(sum(map(len, buffers)))
+        deadline = self._room.deadline()
+        while True:
+            try:
+                with self._room.hold(final, sum(map(len, buffers)), deadline):
+                    return self._put(buffers, final)
+            except OSError as error:
+                # Another server may have taken what was free a moment ago.
+                if error.errno != errno.ENOSPC or not self._room.wait_again(deadline):
+                    raise
+
+    def _put(self, buffers: list[memoryview], final: Path) -> None:
         temporary = self._directory / f"{TEMPORARY}{os.getpid()}-{next(self._numbers)}"
         try:
             temporary.mkdir()
@@ -91,39 +103,3 @@ def _alive(pid: int) -> bool:
     except (PermissionError, OverflowError):
         return True
     return True
-
-
-class DirectoryBudget:
-    """Bounds the bytes of dumps that lie unread. The reader deletes what it has read, so the directory is
-    measured again, but only when what was written since the last look could exceed the limit.
-    """
-
-    def __init__(self, directory: Path, limit: int) -> None:
-        self._directory, self._limit = directory, limit
-        self._used = limit
-        self._lock = threading.Lock()
-
-    def take(self, nbytes: int) -> None:
-        """Reserves `nbytes`. Raises VolumeUnusable where they do not fit."""
-        with self._lock:
-            if self._used + nbytes > self._limit:
-                self._used = dumped_bytes(self._directory)
-            if self._used + nbytes > self._limit:
-                raise VolumeUnusable(
-                    f"the dumps in {self._directory} reach their limit",
-                    expected=f"at most {self._limit} bytes",
-                    found=f"{self._used} and {nbytes} more",
-                    do="Start the worker that reads them, or raise HSQ_DUMP_LIMIT.",
-                )
-            self._used += nbytes
-
-
-def dumped_bytes(directory: Path) -> int:
-    """Bytes of all dumps, finished or not, below `directory`. What vanishes meanwhile counts for nothing."""
-    total = 0
-    for path in directory.glob(f"*/{DUMP_FILE}"):
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue
-    return total

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -10,13 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hscapture.assemble import Dump
-from hsqueue.contracts.errors import HsqueueError
-
-log = logging.getLogger(__name__)
+from hscapture.complaints import Complaints
 
 PENDING_BYTES = 2 << 30
-QUIET_SECONDS = 10.0
-"""A cause is logged once, then at most this often with a count: a full volume fails thousands of dumps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +27,28 @@ class WriterStats:
 class DumpWriter:
     """Hands dumps to `write` on background threads.
 
-    write: makes one dump visible or raises; a layout's method. pending_bytes: states that may wait or be
-    in writing; a submitter waits while there is no room, which slows the server instead of growing it.
-    Whatever `write` raises is logged in one line and costs that dump only.
+    write: makes one dump visible or raises; a layout's method. remove: takes away what it has made, by rid.
+    pending_bytes: states that may wait or be in writing; a submitter waits while there is no room, which slows the
+    server instead of growing it. Whatever `write` raises is told to `complaints` and costs that dump only.
     """
 
-    def __init__(self, write: Callable[[Dump], None], threads: int = 1, pending_bytes: int = PENDING_BYTES) -> None:
-        self._write, self._limit = write, pending_bytes
+    def __init__(
+        self,
+        write: Callable[[Dump], None],
+        threads: int = 1,
+        pending_bytes: int = PENDING_BYTES,
+        remove: Callable[[str], None] = lambda rid: None,  # noqa: ARG005
+        complaints: Complaints | None = None,
+    ) -> None:
+        self._write, self._remove, self._limit = write, remove, pending_bytes
         self._queue: deque[Dump] = deque()
+        self._writing: set[str] = set()
+        self._unwanted: set[str] = set()
         self._changed = threading.Condition()
         self._pending = 0
         self._closed = False
         self._stats = WriterStats(0, 0, 0, 0.0)
-        self._complaints = Complaints()
+        self._complaints = complaints or Complaints()
         self._threads = [
             threading.Thread(target=self._run, name=f"dump-writer-{n}", daemon=True) for n in range(threads)
         ]
@@ -70,6 +74,22 @@ class DumpWriter:
                 return
         dump.release()
 
+    def discard(self, rid: str) -> None:
+        """Nobody will read the dump of this request: forgotten where it waits, removed where it is or will be written.
+        Returns at once.
+        """
+        with self._changed:
+            waiting = [dump for dump in self._queue if dump.rid == rid]
+            for dump in waiting:
+                self._queue.remove(dump)
+                self._pending -= dump.nbytes
+            if rid in self._writing:
+                self._unwanted.add(rid)
+            self._changed.notify_all()
+        for dump in waiting:
+            dump.release()
+        self._remove(rid)
+
     def drain(self, timeout: float | None = None) -> bool:
         """Waits until nothing is pending. timeout: seconds. False where something still is."""
         with self._changed:
@@ -91,6 +111,7 @@ class DumpWriter:
                 if not self._queue:
                     return
                 dump = self._queue.popleft()
+                self._writing.add(dump.rid)
             self._write_one(dump)
 
     def _write_one(self, dump: Dump) -> None:
@@ -106,7 +127,12 @@ class DumpWriter:
             dump.release()
             with self._changed:
                 self._pending -= nbytes
+                self._writing.discard(dump.rid)
+                unwanted = dump.rid in self._unwanted
+                self._unwanted.discard(dump.rid)
                 self._changed.notify_all()
+            if unwanted:
+                self._remove(dump.rid)
 
     def _count(self, written: int = 0, failed: int = 0, nbytes: int = 0, waited: float = 0.0) -> None:
         with self._changed:
@@ -114,26 +140,3 @@ class DumpWriter:
             self._stats = WriterStats(
                 old.written + written, old.failed + failed, old.bytes + nbytes, old.waited + waited
             )
-
-
-class Complaints:
-    """One log line for each cause, repeated at most every QUIET_SECONDS with the number left out."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._last: dict[object, float] = {}
-        self._silent: dict[object, int] = {}
-
-    def about(self, rid: str, error: Exception) -> None:
-        cause = (type(error), getattr(error, "errno", None))
-        with self._lock:
-            now = self._clock()
-            if now - self._last.get(cause, float("-inf")) < QUIET_SECONDS:
-                self._silent[cause] = self._silent.get(cause, 0) + 1
-                return
-            self._last[cause] = now
-            silent = self._silent.pop(cause, 0)
-        text = str(error) if isinstance(error, HsqueueError) else f"{type(error).__name__}: {error}"
-        more = f" ({silent} more like this)" if silent else ""
-        log.error("no dump of %.80s: %s%s", rid, text, more)

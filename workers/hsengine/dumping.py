@@ -22,8 +22,8 @@ from hsqueue.contracts.rid import RequestId
 class TornRidLayout(RidLayout):
     """Cuts some dumps short before they become visible."""
 
-    def __init__(self, directory: Path, card: EngineCard, limit: int | None, plan: Misbehaviour) -> None:
-        super().__init__(directory, card, limit)
+    def __init__(self, directory: Path, card: EngineCard, limit: int | None, wait: float, plan: Misbehaviour) -> None:
+        super().__init__(directory, card, limit, wait)
         self._plan, self._dice = plan, Dice(plan.seed)
 
     def buffers(self, dump: Dump) -> list[memoryview]:

@@ -19,7 +19,9 @@ from starlette.applications import Starlette
 
 from hscapture.assemble import Dump
 from hscapture.card import write_card
+from hscapture.complaints import Complaints
 from hscapture.config import CaptureSettings, from_environment
+from hscapture.janitor import Janitor
 from hscapture.legacy import CounterLayout, Form, next_counter
 from hscapture.ridlayout import RidLayout
 from hscapture.writer import DumpWriter
@@ -100,7 +102,13 @@ def run(
     listener: socket.socket,
 ) -> None:
     """Serves until a signal comes; then what was computed is still written, and what was not is aborted."""
-    writer = DumpWriter(dump_write(options, settings, plan, card), settings.writers, settings.pending_bytes)
+    writer = DumpWriter(
+        dump_write(options, settings, plan, card),
+        settings.writers,
+        settings.pending_bytes,
+        complaints=Complaints(settings.dump_dir),
+    )
+    janitor = Janitor(settings.dump_dir, settings.ttl)
     stats, mischief, text = Stats(), Mischief(plan), Text(model.info.directory)
     every_request = options.dump_layout == "counter"
     rules = Rules(
@@ -121,6 +129,7 @@ def run(
         inbox.put(Stop())
         scheduler.join(GRACE_SECONDS)
         writer.close(GRACE_SECONDS)
+        janitor.close(GRACE_SECONDS)
 
 
 def dump_write(
@@ -137,7 +146,7 @@ def dump_write(
             write = TornCounterLayout(settings.dump_dir, form, plan).write
         else:
             leave_stale_dumps(RidLayout(settings.dump_dir, card).write, card, plan)
-            write = TornRidLayout(settings.dump_dir, card, settings.limit, plan).write
+            write = TornRidLayout(settings.dump_dir, card, settings.limit, settings.wait, plan).write
         write_card(settings.dump_dir, card)
     except OSError as error:
         raise VolumeUnusable(

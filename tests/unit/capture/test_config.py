@@ -18,8 +18,9 @@ def test_every_variable_is_read() -> None:
         {
             "HSQ_DUMP_DIR": "/data/dumps", "HSQ_LAYERS": "1,2", "HSQ_NORM": "both", "HSQ_CAPTURE": "all",
             "HSQ_WRITERS": "3", "HSQ_DUMP_PENDING_BYTES": "1000", "HSQ_DUMP_LIMIT": "5000",
+            "HSQ_DUMP_WAIT": "0", "HSQ_DUMP_TTL": "60",
         }
-    ) == CaptureSettings(Path("/data/dumps"), "1,2", "both", "all", 3, 1000, 5000)  # fmt: skip
+    ) == CaptureSettings(Path("/data/dumps"), "1,2", "both", "all", 3, 1000, 5000, 0, 60)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,8 @@ def test_every_variable_is_read() -> None:
         ("HSQ_DUMP_PENDING_BYTES", "-1"),
         ("HSQ_DUMP_LIMIT", "1GiB"),
         ("HSQ_DUMP_LIMIT", "²"),
+        ("HSQ_DUMP_WAIT", "-1"),
+        ("HSQ_DUMP_TTL", "0"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_variable(name: str, value: str) -> None:

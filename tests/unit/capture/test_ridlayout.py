@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from hscapture import ridlayout
 from hscapture.ridlayout import RidLayout
-from hsqueue.contracts.errors import DumpMalformed, VolumeUnusable
+from hsqueue.contracts.errors import DumpMalformed
 from tests.unit.capture.states import make_card, make_dump
 
 RID = "hsq.r.1.2.0"
@@ -52,7 +52,7 @@ def test_a_dump_that_exists_is_not_replaced(tmp_path: Path, filled: bool) -> Non
 
 
 def test_a_volume_that_fills_up_leaves_no_half_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = RidLayout(tmp_path, make_card())
+    layout = RidLayout(tmp_path, make_card(), wait=0)
 
     def full(descriptor: int, buffers: list[memoryview]) -> None:
         os.write(descriptor, buffers[0])
@@ -77,17 +77,3 @@ def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -
 def test_the_directory_is_made_private(tmp_path: Path) -> None:
     RidLayout(tmp_path / "a" / "dumps", make_card())
     assert (tmp_path / "a" / "dumps").stat().st_mode & 0o777 == 0o700
-
-
-def test_the_limit_counts_what_lies_unread(tmp_path: Path) -> None:
-    one = make_dump("size", [1, 2, 3])
-    RidLayout(tmp_path / "x", make_card()).write(one)
-    size = (tmp_path / "x" / "req_size" / "hidden.safetensors").stat().st_size
-    layout = RidLayout(tmp_path / "y", make_card(), limit=2 * size + size // 2)
-    for rid in ("aaaa", "bbbb"):
-        layout.write(make_dump(rid, [1, 2, 3]))
-    with pytest.raises(VolumeUnusable, match="HSQ_DUMP_LIMIT"):
-        layout.write(make_dump("cccc", [1, 2, 3]))
-    (tmp_path / "y" / "req_aaaa" / "hidden.safetensors").unlink()
-    layout.write(make_dump("dddd", [1, 2, 3]))
-    assert names(tmp_path / "y") == ["req_aaaa", "req_bbbb", "req_dddd"]

@@ -8,7 +8,7 @@ import pytest
 
 from hscapture.assemble import Dump
 from hscapture.ridlayout import RidLayout
-from hscapture.writer import QUIET_SECONDS, Complaints, DumpWriter
+from hscapture.writer import DumpWriter
 from tests.unit.capture.states import make_card, make_dump, make_piece
 
 WAIT = 10.0
@@ -113,19 +113,3 @@ def test_drain_says_whether_anything_is_left() -> None:
     gate.open.release()
     assert writer.drain(WAIT)
     writer.close(WAIT)
-
-
-def test_the_same_complaint_is_made_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    now = [0.0]
-    complaints = Complaints(clock=lambda: now[0])
-    full, gone = OSError(28, "No space left on device"), OSError(2, "No such file or directory")
-    for rid in ("a", "b", "c"):
-        complaints.about(rid, full)
-    complaints.about("d", gone)
-    now[0] = QUIET_SECONDS + 1
-    complaints.about("e", full)
-    assert [record.getMessage() for record in caplog.records] == [
-        "no dump of a: OSError: [Errno 28] No space left on device",
-        "no dump of d: FileNotFoundError: [Errno 2] No such file or directory",
-        "no dump of e: OSError: [Errno 28] No space left on device (2 more like this)",
-    ]

@@ -30,6 +30,8 @@ CAPTURE = {
     "HSQ_WRITERS": "writers",
     "HSQ_DUMP_PENDING_BYTES": "pending_bytes",
     "HSQ_DUMP_LIMIT": "limit",
+    "HSQ_DUMP_WAIT": "wait",
+    "HSQ_DUMP_TTL": "ttl",
 }
 
 

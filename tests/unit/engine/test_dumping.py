@@ -72,7 +72,7 @@ def test_a_nan_is_where_the_flags_say(seed: int) -> None:
 
 
 def test_a_torn_file_is_shorter_than_its_header_says(tmp_path: Path) -> None:
-    TornRidLayout(tmp_path, make_card(), None, Misbehaviour(torn=1.0, seed=1)).write(make_dump("a", [1, 2, 3]))
+    TornRidLayout(tmp_path, make_card(), None, 0, Misbehaviour(torn=1.0, seed=1)).write(make_dump("a", [1, 2, 3]))
     RidLayout(tmp_path, make_card()).write(make_dump("b", [1, 2, 3]))
     torn, whole = (tmp_path / f"req_{rid}" / "hidden.safetensors" for rid in ("a", "b"))
     assert whole.read_bytes().startswith(torn.read_bytes()[:8])

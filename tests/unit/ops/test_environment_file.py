@@ -20,6 +20,8 @@ PLUGIN = {
     "HSQ_WRITERS": "writers",
     "HSQ_DUMP_PENDING_BYTES": "pending_bytes",
     "HSQ_DUMP_LIMIT": "limit",
+    "HSQ_DUMP_WAIT": "wait",
+    "HSQ_DUMP_TTL": "ttl",
 }
 """Variables of the plugin and the names of the settings that they make; HSQ_DUMP_DIR is left out on purpose."""
 

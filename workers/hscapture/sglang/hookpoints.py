@@ -25,7 +25,8 @@ LOGITS = HookPoint(
     ("self", "input_ids", "hidden_states", "lm_head", "logits_metadata", "aux_hidden_states"),
 )
 PROCESS_RESULT = HookPoint("sglang.srt.managers.scheduler.Scheduler.process_batch_result", ("self", "batch", "result"))
-HOOK_POINTS = (LOAD_MODEL, INIT_INFO, RUN_BATCH, LOGITS, PROCESS_RESULT)
+ABORT = HookPoint("sglang.srt.managers.scheduler.Scheduler.abort_request", ("self", "recv_req"))
+HOOK_POINTS = (LOAD_MODEL, INIT_INFO, RUN_BATCH, LOGITS, PROCESS_RESULT, ABORT)
 
 BATCH = "sglang.srt.managers.schedule_batch.ScheduleBatch"
 BATCH_FIELDS = ("reqs", "extend_lens", "prefix_lens", "forward_mode")

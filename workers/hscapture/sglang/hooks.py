@@ -118,6 +118,11 @@ class Hooks:
         if self._session is not None:
             self._session.collect(batch, vars(result).pop(PIECES, ()))
 
+    def after_abort(self, _result: Any, _scheduler: Any, request: Any, *_: Any, **__: Any) -> None:
+        """AFTER ``Scheduler.abort_request``."""
+        if self._session is not None:
+            self._session.abort(str(request.rid or ""), bool(request.abort_all))
+
     def refuse(self, server_args: Any = None) -> None:
         """Capture stays off. Said in the log, in the card and in ``/server_info``."""
         self._session = None

@@ -57,6 +57,7 @@ def _hook(hooks: Hooks, broken: set[str], *, reports_only: bool) -> None:
         (hookpoints.RUN_BATCH, hooks.around_run_batch, HookType.AROUND),
         (hookpoints.LOGITS, hooks.around_logits, HookType.AROUND),
         (hookpoints.PROCESS_RESULT, hooks.before_process_result, HookType.BEFORE),
+        (hookpoints.ABORT, hooks.after_abort, HookType.AFTER),
     ]
     for point, hook, kind in reports if reports_only else reports + captures:
         if point.target not in broken:

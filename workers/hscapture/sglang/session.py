@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from hscapture.assemble import Assembler, Dump
+from hscapture.complaints import Complaints
 from hscapture.rows import Extend, Piece, split
 from hscapture.sglang.batch import Batch, Request, ended, extends_of
 from hscapture.sglang.forward import Recipe, wanted_states
 from hscapture.sglang.stage import Staged, Stager
 from hscapture.sglang.unfinished import Unfinished
-from hscapture.writer import Complaints
 from hsqueue.contracts.errors import DumpMalformed
 
 log = logging.getLogger(__name__)
@@ -33,15 +33,22 @@ class Session:
     """Belongs to the scheduler's thread. Nothing here raises: capture may fail, the server must not.
 
     wants: whether a rid is captured. submit: takes whole dumps, and holds the caller up while too much is pending.
+    discard: takes back the dump of a rid, wherever it is by now.
     """
 
     def __init__(
-        self, recipe: Recipe, stager: Stager, wants: Callable[[str], bool], submit: Callable[[Dump], None]
+        self,
+        recipe: Recipe,
+        stager: Stager,
+        wants: Callable[[str], bool],
+        submit: Callable[[Dump], None],
+        discard: Callable[[str], None],
+        complaints: Complaints,
     ) -> None:
         self._recipe, self._stager, self._wants, self._submit = recipe, stager, wants, submit
+        self._discard, self._complaints = discard, complaints
         self._assembler = Assembler()
         self._unfinished = Unfinished()
-        self._complaints = Complaints()
         self._current: Pass | None = None
 
     def begin(self, batch: Batch) -> None:
@@ -97,6 +104,17 @@ class Session:
             self._collect(piece, requests.get(piece.rid))
         for rid in self._unfinished.lost():
             self._assembler.drop(rid)
+
+    def abort(self, rid: str, everything: bool) -> None:
+        """After SGLang was told to abort what begins with `rid`, or everything. What has run already is known by its
+        whole rid only: others of that beginning have ended well, and somebody reads them.
+        """
+        for begun in self._unfinished.begun():
+            if everything or begun.startswith(rid):
+                self._assembler.drop(begun)
+                self._unfinished.forget(begun)
+        if not everything and self._wants(rid):
+            self._discard(rid)
 
     @property
     def held(self) -> int:

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from hscapture.card import write_card
+from hscapture.complaints import Complaints
 from hscapture.config import CaptureSettings
+from hscapture.janitor import Janitor
 from hscapture.ridlayout import RidLayout
 from hscapture.sglang.decoder import arm, find_decoder
 from hscapture.sglang.describe import build_card, head_scale, shape_of
@@ -50,15 +52,17 @@ def arm_model(runner: Any, settings: CaptureSettings, version: str) -> Armed:
 
 
 def open_session(armed: Armed, settings: CaptureSettings, device: torch.device) -> Session:
-    """Writers, buffers and the card in the dump directory. Raises VolumeUnusable."""
+    """Writers, janitor, buffers, and the card in the dump directory. Raises VolumeUnusable."""
     try:
         write_card(settings.dump_dir, armed.card)
-        layout = RidLayout(settings.dump_dir, armed.card, settings.limit)
+        layout = RidLayout(settings.dump_dir, armed.card, settings.limit, settings.wait)
     except OSError as error:
         raise VolumeUnusable(
             f"dumps cannot be written to {settings.dump_dir} ({error.strerror or error})",
             do="Point HSQ_DUMP_DIR at a writable directory with space, such as one in /dev/shm.",
         ) from None
-    writer = DumpWriter(layout.write, settings.writers, settings.pending_bytes)
+    complaints = Complaints(settings.dump_dir)
+    janitor = Janitor(settings.dump_dir, settings.ttl)
+    writer = DumpWriter(layout.write, settings.writers, settings.pending_bytes, janitor.remove, complaints)
     pool = BufferPool(host_memory(pinned=device.type == "cuda"), keep_bytes=settings.pending_bytes)
-    return Session(armed.recipe, Stager(device, pool), settings.wants, writer.submit)
+    return Session(armed.recipe, Stager(device, pool), settings.wants, writer.submit, writer.discard, complaints)

@@ -26,5 +26,9 @@ class Unfinished:
             del self._requests[rid]
         return rids
 
+    def begun(self) -> list[str]:
+        """The rids that are watched."""
+        return list(self._requests)
+
     def __len__(self) -> int:
         return len(self._requests)

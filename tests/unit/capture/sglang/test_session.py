@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hscapture.assemble import Dump
+from hscapture.complaints import Complaints
 from hscapture.sglang.forward import Recipe
 from hscapture.sglang.pool import BufferPool, host_memory
 from hscapture.sglang.session import Session
@@ -25,7 +26,15 @@ class Engine:
         self.pool = BufferPool(host_memory(False), 1 << 30)
         self.recipe = Recipe(layers, 8, norm, scale, Tap(), Tap())
         stager = Stager(torch.device("cpu"), self.pool)
-        self.session = Session(self.recipe, stager, lambda rid: rid.startswith("hsq."), self.dumps.append)
+        self.discarded: list[str] = []
+        self.session = Session(
+            self.recipe,
+            stager,
+            lambda rid: rid.startswith("hsq."),
+            self.dumps.append,
+            self.discarded.append,
+            Complaints(),
+        )
 
     def run(self, batch: FakeBatch, padding: int = 0, aux: bool = True, tapped: bool = True) -> None:
         self.session.begin(batch)
@@ -115,6 +124,22 @@ def test_a_request_that_ends_between_its_chunks_leaves_nothing(gone: str) -> Non
     assert engine.session.held == 0
     assert engine.pool.free_bytes > 0
     assert engine.dumps == []
+
+
+@pytest.mark.parametrize(("rid", "everything", "kept"), [("hsq.a", False, 1), ("hsq.", False, 0), ("", True, 0)])
+def test_an_abort_frees_the_chunks_at_once(rid: str, everything: bool, kept: int) -> None:
+    engine = Engine()
+    requests = [FakeRequest(name, [1, 2, 3]) for name in ("hsq.a", "hsq.b")]
+    engine.run(FakeBatch(requests, [2, 2], [0, 0]))
+    engine.session.abort(rid, everything)
+    assert engine.session.held == kept * (2 * 8 + 2 * 3 * WIDTH * 4)
+    assert engine.discarded == ([] if everything else [rid])
+
+
+def test_an_abort_of_strangers_is_none_of_ours() -> None:
+    engine = Engine()
+    engine.session.abort("chatcmpl-1", False)
+    assert engine.discarded == []
 
 
 def test_a_request_aborted_while_it_runs_makes_no_dump() -> None:
