@@ -84,6 +84,9 @@ class Node:
         budget = self.engine.dump_dir / ".hsqueue" / "budget"
         return EngineClient(self.engine.url).alive() and not (budget.exists() and Budget(budget, Limits(1, 1)).slots())
 
+    def is_paused(self) -> bool:
+        return (self.engine.dump_dir / ".hsqueue" / "paused").exists()
+
     def stop(self) -> None:
         for process in self.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -117,7 +120,10 @@ class Run:
 
 @dataclass(slots=True)
 class Pair:
+    """volume: a file system that the runs have to themselves."""
+
     directory: Path
+    volume: Path
     redis: RedisServer
     nodes: tuple[Node, ...]
     gate: Gate
@@ -126,7 +132,7 @@ class Pair:
     def start(self, lengths: Sequence[int], shard_size: int) -> Run:
         """Plans a run and sends its shards."""
         self.runs += 1
-        root = self.directory / f"run{self.runs}"
+        root = self.volume / f"run{self.runs}"
         prompts = token_prompts(self.directory / "prompts.jsonl", lengths, seed=self.runs)
         planned = hsqueue(
             "plan", prompts, "--out", root, "--shard-size", str(shard_size), "--dump-dir", self.nodes[0].engine.dump_dir
@@ -179,7 +185,7 @@ class Pair:
 
 
 @contextlib.contextmanager
-def pair(directory: Path, redis: RedisServer) -> Iterator[Pair]:
+def pair(directory: Path, volume: Path, redis: RedisServer) -> Iterator[Pair]:
     gate = Gate(directory)
     nodes: list[Node] = []
     try:
@@ -189,7 +195,7 @@ def pair(directory: Path, redis: RedisServer) -> Iterator[Pair]:
             to_redis = start_proxy("127.0.0.1", free_port(), "127.0.0.1", redis.port)
             nodes.append(Node(name, directory, engine, to_engine, to_redis, directory, redis.password))
             nodes[-1].tend()
-        yield Pair(directory, redis, tuple(nodes), gate)
+        yield Pair(directory, volume, redis, tuple(nodes), gate)
     finally:
         for node in nodes:
             node.stop()
