@@ -13,7 +13,7 @@ from hsqueue.cli.access import Run, open_ledger, open_run
 from hsqueue.cli.console import err, plural, readable_bytes, say, stderr, warn
 from hsqueue.cli.exits import COMPLETE, FAULT, INCOMPLETE
 from hsqueue.settings import load_settings
-from hsqueue.store.verify import Verification
+from hsqueue.store.verify import Finding, Verification
 from hsqueue.store.verify import verify as check
 
 SHOWN = 20
@@ -37,24 +37,30 @@ def verify(
     opened = open_run(run)
     found = verify_with_progress(opened, deep=deep)
     show_verification(opened, found, deep=deep, repairing=repair)
-    status = COMPLETE if found.clean else FAULT
-    if found.findings and repair:
+    findings = found.findings
+    if against is not None:
+        findings += _recomputed(opened, against, count, tolerance, findings)
+    status = FAULT if findings else INCOMPLETE if found.missing or found.unended else COMPLETE
+    if findings and repair:
         from hsqueue.store.repair import repair as mend
 
-        asked = mend(opened.layout, opened.info, open_ledger(load_settings(), opened), found.findings)
+        asked = mend(opened.layout, opened.info, open_ledger(load_settings(), opened), findings)
         say(f"repaired: {plural(asked, 'sample')} pending again; run the same command that made the run, or enqueue")
         status = INCOMPLETE
-    if against is not None:
-        from hsqueue.store.recompute import recompute
-
-        worst = recompute(opened.layout, opened.info, against, count)
-        say(f"recomputed {plural(worst.samples, 'sample')}: {worst}")
-        if worst.largest > tolerance:
-            err(f"the states differ by {worst.largest:.3g}, more than {tolerance:g}")
-            status = FAULT
-    if status == COMPLETE and found.missing:
-        status = INCOMPLETE
     raise typer.Exit(status)
+
+
+def _recomputed(run: Run, model: Path, count: int, tolerance: float, known: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """What only the model itself can tell: right token ids over the states of another prompt."""
+    from hsqueue.store.recompute import recompute
+
+    damaged = {finding.index for finding in known if finding.index is not None}
+    worst = recompute(run.layout, run.info, model, count, damaged)
+    say(f"recomputed {plural(worst.samples, 'sample')}: {worst}")
+    wrong = worst.findings(run.layout, run.info, tolerance)
+    for finding in wrong[:SHOWN]:
+        err(f"sample {finding.index}: {finding.problem}, more than {tolerance:g} ({finding.path})")
+    return wrong
 
 
 def verify_with_progress(run: Run, *, deep: bool) -> Verification:
@@ -74,10 +80,17 @@ def show_verification(run: Run, found: Verification, *, deep: bool, repairing: b
         say(f"  {plural(found.given_up, 'sample')} skipped or failed, see hsqueue ledger show {run.root}")
     if found.missing:
         warn(f"{plural(found.missing, 'sample')} without a right file: not extracted yet, or listed below")
+    elif found.unended:
+        warn(f"{plural(found.unended, 'shard')} without a manifest, every sample of which has ended")
     for finding in found.findings[:SHOWN]:
-        name = f"sample {finding.index}" if finding.index is not None else f"shard {finding.shard}"
-        err(f"{name}: {finding.problem} ({finding.path})")
+        err(f"{_whose(finding)}: {finding.problem} ({finding.path})")
     if len(found.findings) > SHOWN:
         err(f"and {len(found.findings) - SHOWN} more")
     if found.findings and not repairing:
         say(f"to ask for the wrong ones again: hsqueue verify {run.root} {'--deep ' if deep else ''}--repair")
+
+
+def _whose(finding: Finding) -> str:
+    if finding.shard is None:
+        return "the run"
+    return f"sample {finding.index}" if finding.index is not None else f"shard {finding.shard}"

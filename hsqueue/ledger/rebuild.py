@@ -14,7 +14,7 @@ from hsqueue.contracts.sample import GivenUp, Published
 from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.ledger import Ledger, LedgerInfo
 from hsqueue.planning.shards import read_shard
-from hsqueue.store.files import fsync_directory, make_directory, require_run, volume_error
+from hsqueue.store.files import fsync_directory, make_directory, require_inside, require_run, volume_error
 from hsqueue.store.layout import RunLayout
 from hsqueue.store.survey import ShardState, survey
 
@@ -132,6 +132,8 @@ def remove_unsound(layout: RunLayout, states: list[ShardState]) -> None:
     """Removes manifests that do not hold and files that are not whole, so that good ones can take their names."""
     try:
         for state in states:
+            if state.stale or state.damaged:
+                require_inside(layout.root, layout.manifest(state.shard).parent, layout.shard_directory(state.shard))
             if state.stale:
                 layout.manifest(state.shard).unlink(missing_ok=True)
             for index in state.damaged:

@@ -48,6 +48,27 @@ def require_run(run_json: Path) -> None:
         raise VolumeUnusable(f"{run_json.parent} holds no run.json", do="Mount the shared volume there.")
 
 
+def require_inside(root: Path, *paths: Path) -> None:
+    """Raises VolumeUnusable where one of `paths`, below the run `root`, leads elsewhere by a link on its way."""
+    for path in paths:
+        link = link_on_the_way(root, path)
+        if link is not None:
+            raise VolumeUnusable(
+                f"{link} is a link, and what lies behind it is not the run's",
+                do="Put a directory in its place; to keep a run elsewhere, link the run's own directory.",
+            )
+
+
+def link_on_the_way(root: Path, path: Path) -> Path | None:
+    """The first symbolic link between `root` and `path`, `path` itself included, or None."""
+    place = root
+    for part in path.relative_to(root).parts:
+        place = place / part
+        if place.is_symlink():
+            return place
+    return None
+
+
 def discard(temporary: Path) -> None:
     """Removes a temporary file where that can be done; on a volume gone read-only the first error counts, not this."""
     with contextlib.suppress(OSError):

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import xxhash
+
 from hsqueue.contracts import CONTRACT_VERSION
-from hsqueue.contracts.errors import RunDamaged
+from hsqueue.contracts.errors import RunDamaged, SkipError
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.store.files import write_once
 from hsqueue.store.layout import RunLayout
+
+_CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{32})"\}')
+"""The end of a manifest: xxh3-128 of every byte before it."""
+_CHECKSUM_BYTES = len(',"checksum":""}') + 32
+_SKIPS = frozenset(error.__name__ for error in SkipError.__subclasses__())
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +44,9 @@ class Manifest:
     def count(self, ending: Ending) -> int:
         return len(self.done) if ending is Ending.DONE else sum(g.ending is ending for g in self.given_up)
 
-    def to_json(self) -> str:
+    def to_json(self) -> bytes:
         """Columns, not rows: a shard of a thousand samples stays below a hundred kilobytes."""
-        return json.dumps(
+        text = json.dumps(
             {
                 "contract": CONTRACT_VERSION, "run": self.run, "shard": self.shard, "fence": self.fence,
                 "worker": self.worker,
@@ -50,11 +58,13 @@ class Manifest:
             },
             separators=(",", ":"),
         )  # fmt: skip
+        return seal(text)
 
     @classmethod
-    def from_json(cls, text: str | bytes, where: object) -> Manifest:
-        """Raises RunDamaged where `text` is not what ``to_json`` writes. where: named in the error."""
+    def from_json(cls, text: bytes, where: object) -> Manifest:
+        """Raises RunDamaged where `text` is not, to the byte, what ``to_json`` wrote. where: named in the error."""
         try:
+            _require_checksum(text)
             table = json.loads(text)
             if table["contract"] != CONTRACT_VERSION:
                 raise ValueError(f"contract version {table['contract']}")
@@ -87,7 +97,25 @@ class Manifest:
             return f"lists {len(listed)} samples of which {len(set(listed) & set(indices))} are the shard's"
         if any(g.ending is Ending.DONE for g in self.given_up):
             return "lists a sample as done without a file"
+        for given in self.given_up:
+            if (given.error in _SKIPS) != (given.ending is Ending.SKIPPED):
+                return f"lists sample {given.index} as {given.ending} for {given.error:.40}, which never ends one so"
         return None
+
+
+def seal(text: str) -> bytes:
+    """A JSON object with the checksum of its bytes as its last field."""
+    body = text.removesuffix("}").encode()
+    return body + b',"checksum":"%s"}' % xxhash.xxh3_128_hexdigest(body).encode()
+
+
+def _require_checksum(text: bytes) -> None:
+    """Raises ValueError where `text` does not end with the checksum of what comes before."""
+    found = _CHECKSUM.fullmatch(text[-_CHECKSUM_BYTES:])
+    if found is None:
+        raise ValueError("it does not end with its checksum")
+    if found[1].decode() != xxhash.xxh3_128_hexdigest(text[:-_CHECKSUM_BYTES]):
+        raise ValueError("its bytes are not those that were written")
 
 
 def _number(value: object) -> int:
@@ -113,7 +141,7 @@ def make_manifest(
 
 def write_manifest(layout: RunLayout, manifest: Manifest) -> bool:
     """True where this call wrote it, False where one stood there. Raises VolumeUnusable."""
-    return write_once(layout.manifest(manifest.shard), manifest.to_json().encode())
+    return write_once(layout.manifest(manifest.shard), manifest.to_json())
 
 
 def read_manifest(path: Path) -> Manifest | None:

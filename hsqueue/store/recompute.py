@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
+from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +12,47 @@ from hsqueue.contracts.dump import AUX, INPUT_IDS, LAST, LAST_PRENORM
 from hsqueue.contracts.errors import DependencyMissing, NothingToDo
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.store.layout import RunLayout
+from hsqueue.store.verify import Finding
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """samples: compared. aux, last: largest absolute differences. exact: samples without any."""
+    """each: of every compared sample, its index and its largest absolute differences in the auxiliary layers and
+    in the last; NaN counts as infinite.
+    """
 
-    samples: int
-    aux: float
-    last: float
-    exact: int
+    each: tuple[tuple[int, float, float], ...]
+
+    @property
+    def samples(self) -> int:
+        return len(self.each)
+
+    @property
+    def exact(self) -> int:
+        """Samples without any difference."""
+        return sum(aux == last == 0.0 for _, aux, last in self.each)
+
+    @property
+    def aux(self) -> float:
+        return max(aux for _, aux, _ in self.each)
+
+    @property
+    def last(self) -> float:
+        return max(last for _, _, last in self.each)
 
     @property
     def largest(self) -> float:
         return max(self.aux, self.last)
+
+    def findings(self, layout: RunLayout, info: RunInfo, tolerance: float) -> tuple[Finding, ...]:
+        """Samples that differ by more than `tolerance`: states of another prompt, or of another model."""
+        found = []
+        for index, aux, last in self.each:
+            if max(aux, last) > tolerance:
+                shard = index // info.fingerprint.shard_size
+                problem = f"its states differ from the model's by {max(aux, last):.3g}"
+                found.append(Finding(shard, index, problem, layout.sample(shard, index), "sample"))
+        return tuple(found)
 
     def __str__(self) -> str:
         return (
@@ -32,9 +61,10 @@ class Difference:
         )
 
 
-def recompute(layout: RunLayout, info: RunInfo, model: Path, count: int) -> Difference:
+def recompute(layout: RunLayout, info: RunInfo, model: Path, count: int, wrong: Set[int] = frozenset()) -> Difference:
     """Compares `count` samples, spread evenly over the run, or all for 0, in the run's dtype on the CPU.
 
+    wrong: indices of samples that are known to be damaged, and are left out.
     Raises NothingToDo where no file is there, DependencyMissing.
     """
     try:
@@ -49,11 +79,10 @@ def recompute(layout: RunLayout, info: RunInfo, model: Path, count: int) -> Diff
     ).eval()
     before: list[Any] = [None]
     network.get_decoder().norm.register_forward_pre_hook(lambda _, args: before.__setitem__(0, args[0]))
-    aux = last = 0.0
-    samples = exact = 0
+    each = []
     for index in _chosen(info.samples, count):
         path = layout.sample(index // info.fingerprint.shard_size, index)
-        if not path.exists():
+        if index in wrong or not path.exists():
             continue
         stored = load_file(path)
         with torch.inference_mode():
@@ -61,15 +90,17 @@ def recompute(layout: RunLayout, info: RunInfo, model: Path, count: int) -> Diff
         states = out.hidden_states
         # The last of transformers' states is behind the final norm; the last layer's own output is before it.
         expected = torch.cat([(states[k] if k < len(states) - 1 else before[0])[0] for k in target.layers], dim=-1)
-        here = float((stored[AUX] - expected).abs().max())
-        there = float((stored[LAST] - states[-1][0]).abs().max()) if LAST in stored else 0.0
-        if LAST_PRENORM in stored:
-            there = max(there, float((stored[LAST_PRENORM] - before[0][0]).abs().max()))
-        samples, exact = samples + 1, exact + (here == there == 0.0)
-        aux, last = max(aux, here), max(last, there)
-    if not samples:
+        there = [_largest(stored[LAST], states[-1][0])] if LAST in stored else []
+        there += [_largest(stored[LAST_PRENORM], before[0][0])] if LAST_PRENORM in stored else []
+        each.append((index, _largest(stored[AUX], expected), max(there)))
+    if not each:
         raise NothingToDo("no published file to recompute", do="Run hsqueue status to see how far the run is.")
-    return Difference(samples, aux, last, exact)
+    return Difference(tuple(each))
+
+
+def _largest(stored: Any, expected: Any) -> float:
+    difference = float((stored - expected).abs().max())
+    return inf if isnan(difference) else difference
 
 
 def _chosen(total: int, count: int) -> list[int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.planning.shards import read_shard
-from hsqueue.store.files import volume_error
+from hsqueue.store.files import require_inside, volume_error
 from hsqueue.store.layout import RunLayout
 from hsqueue.store.survey import survey_shard
 from hsqueue.store.verify import Finding
@@ -20,23 +21,32 @@ def repair(layout: RunLayout, info: RunInfo, ledger: Ledger | None, findings: Se
     Returns the samples that are pending again. ledger: None where none runs; it is rebuilt from the volume at
     the next start. Raises VolumeUnusable.
     """
-    quarantine = layout.quarantine
     again = 0
-    for shard in sorted({finding.shard for finding in findings}):
+    for finding in findings:
+        if finding.repair != "manifest" and os.path.lexists(finding.path):
+            _quarantine(layout, finding)
+    for shard in sorted({finding.shard for finding in findings if finding.shard is not None}):
         mine = [finding for finding in findings if finding.shard == shard]
         try:
-            quarantine.mkdir(exist_ok=True)
-            for finding in mine:
-                if finding.repair != "manifest" and finding.path.exists():
-                    finding.path.replace(quarantine / f"{shard:06d}-{finding.path.name}.{time.time_ns()}")
             layout.manifest(shard).unlink(missing_ok=True)
         except OSError as error:
-            raise volume_error(error, quarantine / "x") from error
+            raise volume_error(error, layout.manifest(shard)) from error
         wrong = {finding.index for finding in mine if finding.repair == "sample" and finding.index is not None}
         again += len(wrong)
         if ledger is not None:
             reopen(layout, info, ledger, shard)
     return again
+
+
+def _quarantine(layout: RunLayout, finding: Finding) -> None:
+    """Moves what stands at the finding's path, a link itself and not what it leads to."""
+    require_inside(layout.root, layout.quarantine, finding.path.parent)
+    whose = "stray" if finding.shard is None else f"{finding.shard:06d}"
+    try:
+        layout.quarantine.mkdir(exist_ok=True)
+        finding.path.replace(layout.quarantine / f"{whose}-{finding.path.name}.{time.time_ns()}")
+    except OSError as error:
+        raise volume_error(error, layout.quarantine / "x") from error
 
 
 def reopen(layout: RunLayout, info: RunInfo, ledger: Ledger, shard: int) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from hsqueue.contracts.errors import DumpMalformed, RunDamaged, VolumeUnusable
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import GivenUp, Published
+from hsqueue.store.files import link_on_the_way
 from hsqueue.store.layout import RunLayout
 from hsqueue.store.manifest import Manifest, read_manifest
 from hsqueue.store.samplefile import read_sample_header
@@ -41,7 +42,8 @@ def survey_shard(layout: RunLayout, info: RunInfo, shard: int) -> ShardState:
     """
     indices = info.shard_range(shard)
     try:
-        sizes = _sizes(layout.shard_directory(shard))
+        directory = layout.shard_directory(shard)
+        sizes = _sizes(directory) if link_on_the_way(layout.root, directory) is None else {}
         manifest = _valid_manifest(layout, info, shard)
         listed = {d.index: d for d in manifest.done} if manifest else {}
         done, damaged = [], []
@@ -49,11 +51,11 @@ def survey_shard(layout: RunLayout, info: RunInfo, shard: int) -> ShardState:
             name = layout.sample(shard, index).name
             if name not in sizes:
                 continue
-            known = listed.get(index)
-            if known is not None and known.bytes == sizes[name]:
+            size, known = sizes[name], listed.get(index)
+            if known is not None and known.bytes == size:
                 done.append(known)
                 continue
-            published = _published(layout.sample(shard, index), info.run, index)
+            published = _published(layout.sample(shard, index), info.run, index) if size is not None else None
             if published is None:
                 damaged.append(index)
             else:
@@ -75,12 +77,17 @@ def survey(layout: RunLayout, info: RunInfo) -> Iterator[ShardState]:
         yield from pool.map(lambda shard: survey_shard(layout, info, shard), range(info.shards))
 
 
-def _sizes(directory: Path) -> dict[str, int]:
+def _sizes(directory: Path) -> dict[str, int | None]:
+    """Names and sizes in `directory`; None for what is no file: a link there may lead anywhere."""
     try:
         with os.scandir(directory) as entries:
-            return {e.name: e.stat(follow_symlinks=False).st_size for e in entries if e.is_file()}
+            return {e.name: _size(e) for e in entries}
     except FileNotFoundError:
         return {}
+
+
+def _size(entry: os.DirEntry[str]) -> int | None:
+    return entry.stat(follow_symlinks=False).st_size if entry.is_file(follow_symlinks=False) else None
 
 
 def _valid_manifest(layout: RunLayout, info: RunInfo, shard: int) -> Manifest | None:

@@ -12,8 +12,10 @@ import xxhash
 from hsqueue.contracts.dump import INPUT_IDS, expected_tensors
 from hsqueue.contracts.errors import DumpMalformed, RunDamaged, VolumeUnusable
 from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.contracts.rid import parse_rid
 from hsqueue.contracts.sample import Published, Sample
 from hsqueue.planning.shards import read_shard
+from hsqueue.store.files import link_on_the_way
 from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
 from hsqueue.store.manifest import Manifest, read_manifest
 from hsqueue.store.publish import CHUNK_BYTES
@@ -24,11 +26,11 @@ VERIFY_THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong. index: of the sample, None for a whole shard's matter. repair: ``sample`` (ask for it
-    again), ``manifest`` (write it again), ``remove`` (a file that does not belong there).
+    """Something wrong. shard: None where it is no shard's matter. index: of the sample, None for more than one's.
+    repair: ``sample`` (ask for it again), ``manifest`` (write it again), ``remove`` (what does not belong there).
     """
 
-    shard: int
+    shard: int | None
     index: int | None
     problem: str
     path: Path
@@ -50,7 +52,9 @@ class ShardCheck:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The whole run's checks, added up."""
+    """The whole run's checks, added up. missing: samples without a right file or an ending. unended: shards without
+    a right manifest.
+    """
 
     good: int
     given_up: int
@@ -58,6 +62,7 @@ class Verification:
     tokens: int
     bytes: int
     findings: tuple[Finding, ...]
+    unended: int
 
     @property
     def clean(self) -> bool:
@@ -77,16 +82,37 @@ def verify(
         checks.append(check)
         if progress is not None:
             progress(len(info.shard_range(check.shard)))
+    strays = _strays(layout, info)
     good, given_up = sum(c.good for c in checks), sum(c.given_up for c in checks)
     return Verification(
         good, given_up, info.samples - good - given_up, sum(c.tokens for c in checks), sum(c.bytes for c in checks),
-        tuple(f for c in checks for f in c.findings),
+        (*strays, *(f for c in checks for f in c.findings)), sum(not c.ended for c in checks),
     )  # fmt: skip
 
 
 def _checks(layout: RunLayout, info: RunInfo, deep: bool) -> Iterator[ShardCheck]:
     with ThreadPoolExecutor(VERIFY_THREADS) as pool:
         yield from pool.map(lambda shard: check_shard(layout, info, shard, deep=deep), range(info.shards))
+
+
+def _strays(layout: RunLayout, info: RunInfo) -> list[Finding]:
+    """What lies where only shards' directories and manifests belong, and is none of this run's."""
+    wanted = {layout.shard_directory(shard) for shard in range(info.shards)}
+    wanted |= {layout.manifest(shard) for shard in range(info.shards)}
+    groups = {path.parent for path in wanted}
+    findings = []
+    for top in (layout.samples, layout.manifests):
+        for group in _entries(layout, top):
+            for path in _entries(layout, group) if group in groups else [group]:
+                if path not in wanted and not path.name.endswith(TEMPORARY_SUFFIX):
+                    findings.append(Finding(None, None, "belongs to no shard of this run", path, "remove"))
+    return findings
+
+
+def _entries(layout: RunLayout, directory: Path) -> list[Path]:
+    if not directory.is_dir() or link_on_the_way(layout.root, directory):
+        return []
+    return sorted(directory.iterdir())
 
 
 def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> ShardCheck:
@@ -102,7 +128,9 @@ def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> 
         for index, sample in samples.items():
             path = layout.sample(shard, index)
             problem, header = None, None
-            if index in there:
+            if there.get(index) is False:
+                problem = "something that is no file stands in its place"
+            elif index in there:
                 problem, header = _check_file(path, info, sample, listed.get(index), deep)
             elif index in listed:
                 problem = "the manifest lists it as done, and its file is missing"
@@ -118,7 +146,7 @@ def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> 
                     findings.append(Finding(shard, index, text, path, "manifest"))
     except OSError as error:
         raise VolumeUnusable(f"{layout.root} cannot be read ({error})", do="Mount the shared volume.") from error
-    return ShardCheck(shard, good, tokens, size, len(given_up - there), tuple(findings), manifest is not None)
+    return ShardCheck(shard, good, tokens, size, len(given_up - set(there)), tuple(findings), manifest is not None)
 
 
 def _manifest(layout: RunLayout, info: RunInfo, shard: int, findings: list[Finding]) -> Manifest | None:
@@ -137,14 +165,19 @@ def _manifest(layout: RunLayout, info: RunInfo, shard: int, findings: list[Findi
     return manifest
 
 
-def _listing(layout: RunLayout, shard: int, samples: dict[int, Sample], findings: list[Finding]) -> set[int]:
-    """Indices whose files are there; whatever else lies there is a finding, but for work in progress."""
+def _listing(layout: RunLayout, shard: int, samples: dict[int, Sample], findings: list[Finding]) -> dict[int, bool]:
+    """Indices whose names are taken, and whether by a file, for a link may lead anywhere. Whatever else lies there
+    is a finding, but for work in progress.
+    """
     directory = layout.shard_directory(shard)
     names = {layout.sample(shard, index).name: index for index in samples}
-    found = set()
-    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+    found = {}
+    link = link_on_the_way(layout.root, directory)
+    if link is not None:
+        findings.append(Finding(shard, None, "a link, and what lies behind it is not the run's", link, "remove"))
+    for path in sorted(directory.iterdir()) if directory.is_dir() and link is None else ():
         if path.name in names:
-            found.add(names[path.name])
+            found[names[path.name]] = path.is_file() and not path.is_symlink()
         elif not path.name.endswith(TEMPORARY_SUFFIX):
             findings.append(Finding(shard, None, "a file that belongs to no sample of this shard", path, "remove"))
     return found
@@ -171,11 +204,20 @@ def _check_header(header: SampleHeader, info: RunInfo, sample: Sample, digest: s
         return f"holds sample {header.index} of run {header.run}"
     if header.tokens != sample.tokens:
         return f"holds {header.tokens} tokens where the plan has {sample.tokens}"
+    for name, wanted in (
+        ("id", sample.id), ("layers", ",".join(map(str, target.layers))), ("norm", target.norm),
+        ("dtype", target.dtype),
+    ):  # fmt: skip
+        if header.file.metadata.get(name) != wanted:
+            return f"says {name} {header.file.metadata.get(name)!r:.60} where the run has {wanted!r:.60}"
+    rid = parse_rid(header.file.metadata.get("rid", ""))
+    if rid is None or (rid.run, rid.index) != (info.run, sample.index):
+        return f"was made by request {header.file.metadata.get('rid')!r:.80}, which was for no such sample"
     if digest is not None and header.digest != digest:
         return f"its digest is {header.digest}, the manifest has {digest}"
     expected = expected_tensors(sample.tokens, len(target.layers), target.hidden_size, target.norm, target.dtype)
-    wanted = {name: (dtype, shape) for name, dtype, shape in expected} | {LOSS_MASK: ("U8", (sample.tokens,))}
-    if wanted != {name: (t.dtype, t.shape) for name, t in header.file.tensors.items()}:
+    tensors = {name: (dtype, shape) for name, dtype, shape in expected} | {LOSS_MASK: ("U8", (sample.tokens,))}
+    if tensors != {name: (t.dtype, t.shape) for name, t in header.file.tensors.items()}:
         return "holds other tensors than the run's"
     return None
 

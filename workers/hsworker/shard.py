@@ -25,7 +25,7 @@ from hsqueue.contracts.sample import Ending, GivenUp, Published, Sample
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.planning.shards import read_shard
 from hsqueue.settings import Settings
-from hsqueue.store.files import fsync_directory, make_directory, require_run, volume_error
+from hsqueue.store.files import fsync_directory, make_directory, require_inside, require_run, volume_error
 from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
 from hsqueue.store.manifest import make_manifest, write_manifest
 from hsqueue.store.survey import survey_shard
@@ -141,6 +141,7 @@ class ShardRun:
         """Takes over what an earlier lease published or gave up, and clears what it left half done."""
         self.share.declare(wants=True, fence=self.keeper.lease.fence)
         directory = self.layout.shard_directory(self.shard)
+        require_inside(self.layout.root, directory, self.layout.manifest(self.shard))
         make_directory(directory)
         state = survey_shard(self.layout, self.info, self.shard)
         recorded = self.ledger.done_in(self.indices)

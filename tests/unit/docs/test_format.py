@@ -82,7 +82,7 @@ def test_manifest() -> None:
     assert codes(columns) == list(table["done"])
     example = re.search(r"```json\n(.*?)```", text, re.DOTALL)
     assert example
-    assert Manifest.from_json(example[1], "the example").problem("2422f88579", 0, range(3)) is None
+    assert Manifest.from_json(example[1].rstrip().encode(), "the example").problem("2422f88579", 0, range(3)) is None
 
 
 def test_dump() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hsqueue.contracts.errors import RunDamaged
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.store.layout import RunLayout
-from hsqueue.store.manifest import Manifest, make_manifest, read_manifest, write_manifest
+from hsqueue.store.manifest import Manifest, make_manifest, read_manifest, seal, write_manifest
 
 COUNTS = st.integers(0, 1 << 50)
 PUBLISHED = st.builds(Published, COUNTS, COUNTS, COUNTS, st.text(max_size=8))
@@ -23,7 +23,7 @@ MANIFEST = make_manifest(
     [Published(4, 9, 900, "b" * 32), Published(3, 5, 500, "a" * 32)],
     [GivenUp(5, Ending.SKIPPED, 0, "SampleTooLong", "more tokens")],
 )  # fmt: skip
-TABLE = json.loads(MANIFEST.to_json())
+TABLE = {name: value for name, value in json.loads(MANIFEST.to_json()).items() if name != "checksum"}
 
 
 @given(st.text(), COUNTS, COUNTS, st.text(), st.lists(PUBLISHED, max_size=4), st.lists(GIVEN_UP, max_size=4))
@@ -60,10 +60,22 @@ def test_a_manifest_cut_short_is_damaged(length: int) -> None:
         Manifest.from_json(MANIFEST.to_json()[:length], "m")
 
 
+def test_a_manifest_is_the_table_and_its_checksum() -> None:
+    assert Manifest.from_json(seal(json.dumps(TABLE)), "m") == MANIFEST
+
+
+@given(st.integers(0, len(MANIFEST.to_json()) - 1), st.integers(1, 255))
+def test_a_changed_byte_anywhere_is_damage(place: int, change: int) -> None:
+    data = bytearray(MANIFEST.to_json())
+    data[place] ^= change
+    with pytest.raises(RunDamaged):
+        Manifest.from_json(bytes(data), "m")
+
+
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_a_missing_field_is_damage(name: str) -> None:
     with pytest.raises(RunDamaged):
-        Manifest.from_json(json.dumps({k: v for k, v in TABLE.items() if k != name}), "m")
+        Manifest.from_json(seal(json.dumps({k: v for k, v in TABLE.items() if k != name})), "m")
 
 
 @pytest.mark.parametrize(
@@ -77,14 +89,14 @@ def test_a_missing_field_is_damage(name: str) -> None:
 )  # fmt: skip
 def test_a_field_of_the_wrong_type_is_damage(name: str, value: object) -> None:
     with pytest.raises(RunDamaged):
-        Manifest.from_json(json.dumps({**TABLE, name: value}), "m")
+        Manifest.from_json(seal(json.dumps({**TABLE, name: value})), "m")
 
 
 @pytest.mark.parametrize("column", ["index", "tokens", "bytes", "digest"])
 @pytest.mark.parametrize("value", [[3], [3, 4, 5], [None, None], ["3", 4], [-1, 4], [1.5, 4], 3, None, [True, 4]])
 def test_a_column_that_does_not_fit_the_others_is_damage(column: str, value: object) -> None:
     with pytest.raises(RunDamaged):
-        Manifest.from_json(json.dumps({**TABLE, "done": {**TABLE["done"], column: value}}), "m")
+        Manifest.from_json(seal(json.dumps({**TABLE, "done": {**TABLE["done"], column: value}})), "m")
 
 
 def test_the_manifest_of_the_shard_has_no_problem() -> None:
@@ -101,6 +113,8 @@ def test_the_manifest_of_the_shard_has_no_problem() -> None:
         (replace(MANIFEST, given_up=()), "lists 2 samples"),
         (replace(MANIFEST, done=(Published(9, 1, 1, ""), MANIFEST.done[1])), "of which 2 are the shard's"),
         (replace(MANIFEST, given_up=(GivenUp(5, Ending.DONE, 0, "", ""),)), "as done without a file"),
+        (replace(MANIFEST, given_up=(GivenUp(5, Ending.SKIPPED, 1, "DumpMissing", ""),)), "skipped for DumpMissing"),
+        (replace(MANIFEST, given_up=(GivenUp(5, Ending.FAILED, 1, "SampleTooLong", ""),)), "failed for SampleTooLong"),
     ],
 )
 def test_a_manifest_of_something_else_says_what_is_wrong(manifest: Manifest, words: str) -> None:
