@@ -18,7 +18,7 @@ from hsqueue.ledger.keys import RUNS, RunKeys
 EPOCH_SHIFT = 32
 """A fencing token is ``epoch << EPOCH_SHIFT | counter``; acquire.lua counts with the same number."""
 
-SCRIPTS = ("acquire", "renew", "release", "commit", "finish", "claim", "forget", "reclaim")
+SCRIPTS = ("acquire", "renew", "release", "commit", "finish", "claim", "forget", "reclaim", "standing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,23 @@ class LedgerInfo:
     shard_size: int
     queue: str
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Shards of a run. open: not ended. leased: with a live lease. queued: with a message on its way, none of them
+    leased. waited: seconds since the oldest of these messages was sent.
+    """
+
+    open: int
+    leased: int
+    queued: int
+    waited: float
+
+    def may_have_lost(self, grace: float | None) -> bool:
+        """Whether some open shard may have neither a worker nor a message. grace: as for ``Ledger.claim``."""
+        overdue = grace is not None and self.queued > 0 and self.waited >= grace
+        return overdue or self.leased + self.queued < self.open
 
 
 class Ledger:
@@ -247,6 +264,12 @@ class Ledger:
             pipe.setbit(self.keys.ended, shard, 0)
             pipe.zrem(self.keys.queued, str(shard))
             pipe.execute()
+
+    def standing(self, shards: int) -> Standing:
+        """How the run's `shards` stand; costs the same however many there are."""
+        k = self.keys
+        found = [int(number) for number in self._call("standing", (k.ended, k.leases, k.queued), (shards,))]
+        return Standing(found[0], found[1], found[2], found[3] / 1000)
 
     # --- the queue's memory ------------------------------------------------------------------------------
 

@@ -38,9 +38,12 @@ def reap_run(app: Celery, ledger: Ledger, info: RunInfo, grace: float) -> int:
     """
     with redis_errors(ledger.url):
         waiting = ledger.client.llen(queue_key(info.fingerprint.target.queue))
+    grace_now = grace if waiting == 0 else None
+    if not ledger.standing(info.shards).may_have_lost(grace_now):
+        return 0
     ended = ledger.ended_shards(info.shards)
     open_shards = [shard for shard in range(info.shards) if shard not in ended]
-    return send_shards(app, ledger, info, open_shards, grace if waiting == 0 else None)
+    return send_shards(app, ledger, info, open_shards, grace_now)
 
 
 class Reaper(threading.Thread):
