@@ -25,7 +25,7 @@ from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.local.supervisor import Supervisor
 from hsqueue.monitoring.snapshot import Snapshot, from_ledger
 from hsqueue.planning.plan import PlanOptions, fingerprint_of, load_run, make_plan
-from hsqueue.planning.target import PlanTarget, read_card
+from hsqueue.planning.target import PlanTarget, from_card, read_card
 from hsqueue.planning.tokens import Tokenizer
 from hsqueue.settings import Settings, load_settings
 
@@ -83,7 +83,10 @@ def run(
 
 def _target_of(places: list[EnginePlace]) -> PlanTarget:
     """What the engines are, by their cards; all must be alike. A complete run needs no living engine."""
-    targets = [o.plan_target(None, place.dump_dir, "", "", None) for place in places]
+    from hsworker.engine import EngineClient
+    from hsworker.pinning import require_card
+
+    targets = [from_card(require_card(EngineClient(place.url), place.dump_dir)) for place in places]
     for place, other in zip(places, targets, strict=True):
         different = targets[0].target.differences(other.target)
         if different:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from hsqueue.contracts.errors import HsqueueError
 from hsqueue.ledger.connect import masked, redis_errors, require_redis
 from hsqueue.planning.plan import load_run
-from hsqueue.planning.target import read_card
 from hsqueue.store.files import commit_link, fsync_directory, volume_error
 
 OLDEST_REDIS = (6, 2)
@@ -122,7 +121,7 @@ def check_engine(url: str, dump_dir: Path, run: Path | None) -> Iterator[Check]:
     client = EngineClient(url)
     try:
         info = client.server_info()
-        card = read_card(dump_dir)
+        card = pinning.require_card(client, dump_dir)
         yield Check("engine", "ok", f"{card.server} at {url} serves {card.model}")
         pinning.check_engine(client, card)
         pinning.probe(client, dump_dir, card)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hsqueue.contracts.card import CARD_NAME, EngineCard
-from hsqueue.contracts.errors import DumpDirectoryNotShared, UsageError
+from hsqueue.contracts.errors import DumpDirectoryNotShared, EngineUnfit, UsageError
 from hsqueue.contracts.layers import parse_layers
 from hsqueue.contracts.target import DTYPES, NORMS, Target
 from hsqueue.contracts.weights import weights_digest
@@ -46,6 +46,11 @@ def read_card(dump_dir: Path) -> EngineCard:
 
 
 def from_card(card: EngineCard) -> PlanTarget:
+    """Raises EngineUnfit where the engine does not capture; such a card describes no model."""
+    if card.problem:
+        raise EngineUnfit(
+            f"the engine on port {card.port} does not capture: {card.problem}", do="Mend it before you plan for it."
+        )
     model = Path(card.model)
     return PlanTarget(card.target, card.context_length, model if model.is_dir() else None)
 

@@ -8,6 +8,8 @@ import random
 import signal
 import socket
 import subprocess
+import threading
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +28,14 @@ OPTIONS = (
     "--device", "cpu", "--attention-backend", "torch_native", "--dtype", "float32", "--disable-cuda-graph",
     "--mem-fraction-static", "0.1", "--max-total-tokens", "16384", "--host", "127.0.0.1",
 )  # fmt: skip
+
+OF_SEVERAL_RANKS = {
+    # The cores of each rank; without it SGLang wants a NUMA node for each.
+    "SGLANG_CPU_OMP_THREADS_BIND": "0|1" if (os.cpu_count() or 1) > 1 else "0|0",
+    # The vocabulary's shards are masked by a compiled function, and Triton is a stand-in here.
+    "TORCHDYNAMO_DISABLE": "1",
+}
+"""Variables without which several ranks do not run on this kind of CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,13 @@ class Server:
     def dumps(self) -> list[str]:
         """Names of everything in the dump directory that a request left."""
         return sorted(path.name for path in self.dump_dir.iterdir() if path.name.startswith((".tmp", "req_")))
+
+    def await_empty(self, seconds: float) -> None:
+        """Returns when no request's dump is left; nobody removes any here but the server itself."""
+        deadline, tick = time.monotonic() + seconds, threading.Event()
+        while left := self.dumps():
+            assert time.monotonic() < deadline, f"still there after {seconds} s: {left}"
+            tick.wait(0.2)
 
     def resident(self) -> int:
         """Bytes of memory of all of the server's processes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from hsworker.pinning import check_engine
 from tests.sglang import models
 from tests.sglang.mutant import VARIABLE
 from tests.sglang.probe import Prober, new_rid, prompt
-from tests.sglang.server import Server, sglang_server
+from tests.sglang.server import OF_SEVERAL_RANKS, Server, sglang_server
+from tests.support.cli import hsqueue
+from tests.support.redis import redis_server
 
 Model = Callable[[Callable[[], Any]], Path]
 
@@ -29,6 +32,19 @@ def require_refused(server: Server, problem: str) -> None:
         check_engine(EngineClient(server.url), server.card())
     require_served(server)
     assert server.dumps() == []
+
+
+def require_told(server: Server, tmp_path: Path, problem: str) -> None:
+    """The command line names the cause in its one line, and plans nothing."""
+    place = ("--engine", server.url, "--dump-dir", server.dump_dir)
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"id": "a", "input_ids": [5, 6], "loss_mask": [1, 1]}) + "\n")
+    with redis_server(tmp_path) as redis:
+        for command in (("worker", *place), ("doctor", *place), ("run", prompts, "--out", tmp_path / "run", *place)):
+            done = hsqueue(*command, env={"HSQ_REDIS_URL": redis.url})
+            assert done.status == 1, done.text
+            assert problem in done.text
+    assert not (tmp_path / "run").exists()
 
 
 def require_served(server: Server) -> None:
@@ -48,6 +64,11 @@ def test_a_model_that_holds_other_layers_than_asked(model: Model, tmp_path: Path
     damage.write_text("model-disagrees")
     with sglang_server(model(models.llama), tmp_path, settings={VARIABLE: str(damage)}, mutant=True) as server:
         require_refused(server, "expected [2, 4, 5] held, found [3, 5, 6]")
+
+
+def test_pipeline_parallel_ranks(model: Model, tmp_path: Path) -> None:
+    with sglang_server(model(models.llama), tmp_path, "--pp-size", "2", settings=OF_SEVERAL_RANKS) as server:
+        require_refused(server, "pipeline parallelism is on")
 
 
 def test_layers_that_the_model_does_not_have(model: Model, tmp_path: Path) -> None:
@@ -73,6 +94,7 @@ def test_a_dump_directory_that_cannot_be_made(model: Model, tmp_path: Path) -> N
         assert ["dumps cannot be written" in line for line in server.complaints()] == [True]
         assert "dumps cannot be written" in str(server.info()["hsq_problem"])
         require_served(server)
+        require_told(server, tmp_path, "dumps cannot be written")
 
 
 def test_a_full_dump_directory_costs_dumps_and_not_the_server(model: Model, tmp_path: Path) -> None:

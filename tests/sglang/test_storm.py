@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from hsworker.dumps import sweep
 from tests.sglang import models
 from tests.sglang.probe import Prober, prompt
 from tests.sglang.server import Server, sglang_server
 from tests.sglang.traffic import abort, disconnect, health_check, other_client, traffic
 
+TTL = 10
+"""Seconds that an unread dump may lie; what is waited for is read at once."""
 PROMPTS = 500
 MORE = 2000
 ROOM = 48 << 20
@@ -24,7 +25,9 @@ ROOM = 48 << 20
 @pytest.fixture(scope="module")
 def server(model: Callable[[Callable[[], Any]], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     options = ("--chunked-prefill-size", "128", "--enable-mixed-chunk")
-    with sglang_server(model(models.llama), tmp_path_factory.mktemp("server"), *options, warmup=True) as started:
+    settings = {"HSQ_DUMP_TTL": str(TTL)}
+    where = tmp_path_factory.mktemp("server")
+    with sglang_server(model(models.llama), where, *options, settings=settings, warmup=True) as started:
         yield started
 
 
@@ -62,12 +65,9 @@ def test_every_prompt_is_exact_in_the_middle_of_everything(server: Server, probe
     assert any(len(one.chunks) > 1 for one in found)
 
 
-def test_only_abandoned_requests_leave_dumps_and_the_worker_sweeps_them(server: Server, prober: Prober) -> None:
+def test_aborted_and_abandoned_requests_leave_nothing_behind(server: Server, prober: Prober) -> None:
     prober.compare(prompt(1, 5))
-    for name in server.dumps():
-        assert name.startswith("req_hsq.test."), f"a dump that nobody of ours asked for: {name}"
-    sweep(server.dump_dir, active_fences=set(), minimum_age=0)
-    assert server.dumps() == []
+    server.await_empty(10 * TTL)
     assert server.complaints() == []
 
 
@@ -80,5 +80,4 @@ def test_memory_does_not_grow(server: Server, prober: Prober) -> None:
             prober.fetch_all([prompt(start + k, chance.randint(1, 400)) for k in range(PROMPTS)], in_flight=16)
     grown = server.resident() - before
     assert grown < ROOM, f"{grown / 2**20:.0f} MiB more after {MORE} prompts"
-    sweep(server.dump_dir, active_fences=set(), minimum_age=0)
-    assert server.dumps() == []
+    server.await_empty(10 * TTL)

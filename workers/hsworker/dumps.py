@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hsqueue.contracts.card import CARD_NAME
+from hsqueue.contracts.complaint import COMPLAINT_NAME, Complaint
 from hsqueue.contracts.dump import DUMP_FILE, INPUT_IDS, DumpMeta
 from hsqueue.contracts.errors import DumpMalformed, DumpMissing
 from hsqueue.contracts.rid import RequestId, dump_directory_name, parse_rid
@@ -18,6 +19,8 @@ from hsqueue.contracts.tensorfile import LENGTH_BYTES, TensorFile, header_length
 
 FIRST_PAUSE = 0.001
 LONGEST_PAUSE = 0.02
+COMPLAINT_SECONDS = 15.0
+"""How old the engine's last complaint may be when a wait begins; it repeats itself every ten seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class RidDumps:
     def wait(self, rid: RequestId, sample: Sample, timeout: float) -> Dump:
         path = self.directory / rid.directory / DUMP_FILE
         deadline, pause = time.monotonic() + timeout, FIRST_PAUSE
+        began = time.time()
         engine = self._engine()
         while True:
             try:
@@ -84,6 +88,7 @@ class RidDumps:
                 if time.monotonic() >= deadline:
                     raise DumpMissing(
                         f"no dump in {self.directory} within {timeout:.0f} s of the response", sample=rid,
+                        found=complaint_about(self.directory, str(rid), began),
                         do="See the engine's log for why capture failed; hsqueue doctor checks the directory.",
                     ) from None  # fmt: skip
             time.sleep(pause)
@@ -98,6 +103,21 @@ class RidDumps:
 
     def forget(self, rid: RequestId, *, orphaned: bool) -> None:
         shutil.rmtree(self.directory / rid.directory, ignore_errors=True)
+
+
+def complaint_about(directory: Path, rid: str, since: float) -> str | None:
+    """What the engine last complained of, where it is this request or not long before `since`, seconds since the epoch.
+
+    A full directory fails many dumps and is complained of once in a while, so another request's may well be the cause.
+    """
+    try:
+        last = Complaint.from_json((directory / COMPLAINT_NAME).read_bytes())
+    except (OSError, ValueError):
+        return None
+    if last.rid != rid and last.time < since - COMPLAINT_SECONDS:
+        return None
+    whose = "" if last.rid == rid else f" about {last.rid}"
+    return f"the engine's complaint{whose}: {last.text[:300]}"
 
 
 def sweep(directory: Path, active_fences: set[int], minimum_age: float) -> int:

@@ -13,7 +13,6 @@ from hsqueue.contracts.errors import UsageError
 from hsqueue.ledger.connect import redis_errors, require_redis
 from hsqueue.ledger.keys import RUNS
 from hsqueue.ledger.ledger import Ledger
-from hsqueue.planning.target import read_card
 from hsqueue.settings import Settings
 from hsworker.budget import SLOTS
 from hsworker.dumps import sweep
@@ -23,6 +22,7 @@ from hsworker.pinning import (
     check_engine,
     lock_dump_directory,
     probe,
+    require_card,
     wait_for_engine,
 )
 
@@ -40,7 +40,7 @@ def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str
     client = require_redis(url)
     engine = EngineClient(pin.engine_url)
     wait_for_engine(engine, patience, say)
-    card = read_card(pin.dump_dir)
+    card = require_card(engine, pin.dump_dir)
     lock = lock_dump_directory(pin)
     check_engine(engine, card)
     if pin.layout == "rid":

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import os
 import re
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from hsqueue.contracts.card import EngineCard
 from hsqueue.contracts.errors import (
@@ -20,11 +21,13 @@ from hsqueue.contracts.errors import (
     DumpMissing,
     EngineDown,
     EngineUnfit,
+    HsqueueError,
     UsageError,
     WorkerAlreadyPinned,
 )
 from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.sample import Sample
+from hsqueue.planning.target import read_card
 from hsworker.dumps import RidDumps
 from hsworker.engine import EngineClient
 from hsworker.matching import check_dump, check_response
@@ -135,16 +138,56 @@ def wait_for_engine(client: EngineClient, patience: float, say: Callable[[str], 
         time.sleep(0.3)
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an engine says of its capture. instance: None where it has no plugin. problem: why it is off, or empty."""
+
+    instance: str | None
+    problem: str
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> Told:
+        """info: SGLang's ``/server_info``. A data parallel server tells it for each rank, in its internal states."""
+        states = info.get("internal_states")
+        tables = [info, *(state for state in (states if isinstance(states, list) else []) if isinstance(state, dict))]
+        told = [table for table in tables if isinstance(table.get("hsq_instance"), str)]
+        problems = [str(table["hsq_problem"]) for table in told if table.get("hsq_problem")]
+        return cls(told[0]["hsq_instance"] if told else None, problems[0] if problems else "")
+
+
+def require_card(client: EngineClient, dump_dir: Path) -> EngineCard:
+    """The card in `dump_dir`, of an engine that captures. Where there is none the engine itself may know why.
+
+    Raises EngineUnfit where capture is off, DumpDirectoryNotShared where there is no card for another reason.
+    """
+    try:
+        card = read_card(dump_dir)
+    except HsqueueError:
+        problem = ""
+        with contextlib.suppress(EngineDown):
+            problem = Told.of(client.server_info()).problem
+        if problem:
+            raise _unfit(client, problem) from None
+        raise
+    if card.problem:
+        raise _unfit(client, card.problem)
+    return card
+
+
+def _unfit(client: EngineClient, problem: str) -> EngineUnfit:
+    return EngineUnfit(f"the engine at {client.url} does not capture: {problem}", do="See the engine's log.")
+
+
 def check_engine(client: EngineClient, card: EngineCard) -> None:
     """Raises EngineUnfit where capture is off, DumpDirectoryNotShared where the card is of another process."""
-    if card.problem:
-        raise EngineUnfit(f"the engine at {client.url} does not capture: {card.problem}", do="See the engine's log.")
     info = client.server_info()
-    instance = info.get("hsq_instance")
-    if instance is not None and instance != card.instance:
+    told = Told.of(info)
+    if told.problem or card.problem:
+        raise _unfit(client, told.problem or card.problem)
+    if told.instance is not None and told.instance != card.instance:
         raise DumpDirectoryNotShared(
             f"the dump directory belongs to another engine than {client.url}",
-            expected=f"the card of instance {instance}",
+            expected=f"the card of instance {told.instance}",
             found=f"{card.server} on port {card.port}, instance {card.instance}",
             do="Give --dump-dir the HSQ_DUMP_DIR of that engine.",
         )
@@ -160,7 +203,8 @@ def check_engine(client: EngineClient, card: EngineCard) -> None:
 def probe(client: EngineClient, dump_dir: Path, card: EngineCard, timeout: float = 30.0) -> None:
     """Sends one short prompt and takes its dump: engine, plugin and directory work together, or it raises.
 
-    Raises DumpDirectoryNotShared where the dump does not appear, or the named error of whatever else is wrong.
+    Raises DumpDirectoryNotShared where the dump does not appear, DumpMissing where the engine says why, or the named
+    error of whatever else is wrong.
     """
     ids = [t % card.vocab_size for t in PROBE_TOKENS]
     sample = Sample(0, PROBE_RUN, array.array("q", ids), bytes(len(ids)))
@@ -170,7 +214,9 @@ def probe(client: EngineClient, dump_dir: Path, card: EngineCard, timeout: float
         check_response(client.prefill(str(rid), ids), str(rid), len(ids))
         dump = dumps.wait(rid, sample, timeout)
         check_dump(dump.meta, dump.file, dump.ids, str(rid), sample, card.target)
-    except DumpMissing:
+    except DumpMissing as error:
+        if error.found is not None:
+            raise
         raise DumpDirectoryNotShared(
             f"{client.url} answered, but its dump did not appear in {dump_dir} within {timeout:.0f} s",
             do="Give --dump-dir the engine's HSQ_DUMP_DIR, and share that directory between engine and worker.",

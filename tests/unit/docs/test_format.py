@@ -11,6 +11,7 @@ from typing import Any
 
 from hsqueue.contracts import CONTRACT_VERSION
 from hsqueue.contracts.card import EngineCard
+from hsqueue.contracts.complaint import Complaint
 from hsqueue.contracts.dump import DumpMeta, expected_tensors
 from hsqueue.contracts.fingerprint import Fingerprint, RunInfo
 from hsqueue.contracts.layers import eagle3_layers
@@ -92,6 +93,10 @@ def test_dump() -> None:
 
 def test_card() -> None:
     same(first_codes(own(PAGE, "The engine's card")), names(EngineCard))
+
+
+def test_complaint() -> None:
+    same(first_codes(own(PAGE, "The engine's last complaint")), names(Complaint))
 
 
 def test_older_layout() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hsqueue.contracts.complaint import COMPLAINT_NAME, Complaint
 from hsqueue.contracts.errors import DumpMalformed, DumpMissing
 from hsqueue.contracts.rid import RequestId
 from hsworker.dumps import RidDumps, read_dump, sweep
@@ -48,6 +49,27 @@ def test_a_dump_that_does_not_appear_is_missing_in_bounded_time(dumps: RidDumps,
         dumps.wait(RID, SAMPLE, 0.05)
     assert time.monotonic() - began < 5
     assert caught.value.sample == RID
+
+
+@pytest.mark.parametrize(
+    ("about", "age", "said"),
+    [(RID, 3600, "complaint: disk full"), (OTHER, 5, f"complaint about {OTHER}: disk full"), (OTHER, 3600, None)],
+    ids=["this", "another-now", "another-long-ago"],
+)
+def test_a_missing_dump_says_what_the_engine_complained_of(
+    dumps: RidDumps, tmp_path: Path, about: RequestId, age: float, said: str | None
+) -> None:
+    (tmp_path / COMPLAINT_NAME).write_text(Complaint(str(about), time.time() - age, "disk full").to_json())
+    with pytest.raises(DumpMissing) as caught:
+        dumps.wait(RID, SAMPLE, 0.0)
+    assert (caught.value.found is None) if said is None else str(caught.value.found).endswith(said)
+
+
+def test_a_complaint_that_cannot_be_read_is_none(dumps: RidDumps, tmp_path: Path) -> None:
+    (tmp_path / COMPLAINT_NAME).write_bytes(b"\xff{")
+    with pytest.raises(DumpMissing) as caught:
+        dumps.wait(RID, SAMPLE, 0.0)
+    assert caught.value.found is None
 
 
 @pytest.mark.parametrize("size", [0, 7, 8, 200, -8])

@@ -19,6 +19,7 @@ class HookPoint:
 
 LOAD_MODEL = HookPoint("sglang.srt.model_executor.model_runner.ModelRunner.load_model", ("self",))
 INIT_INFO = HookPoint("sglang.srt.managers.scheduler.Scheduler.get_init_info", ("self",))
+INTERNAL_STATE = HookPoint("sglang.srt.managers.scheduler.Scheduler.get_internal_state", ("self", "recv_req"))
 RUN_BATCH = HookPoint("sglang.srt.managers.scheduler.Scheduler.run_batch", ("self", "batch"))
 LOGITS = HookPoint(
     "sglang.srt.layers.logits_processor.LogitsProcessor.forward",
@@ -26,7 +27,7 @@ LOGITS = HookPoint(
 )
 PROCESS_RESULT = HookPoint("sglang.srt.managers.scheduler.Scheduler.process_batch_result", ("self", "batch", "result"))
 ABORT = HookPoint("sglang.srt.managers.scheduler.Scheduler.abort_request", ("self", "recv_req"))
-HOOK_POINTS = (LOAD_MODEL, INIT_INFO, RUN_BATCH, LOGITS, PROCESS_RESULT, ABORT)
+HOOK_POINTS = (LOAD_MODEL, INIT_INFO, INTERNAL_STATE, RUN_BATCH, LOGITS, PROCESS_RESULT, ABORT)
 
 BATCH = "sglang.srt.managers.schedule_batch.ScheduleBatch"
 BATCH_FIELDS = ("reqs", "extend_lens", "prefix_lens", "forward_mode")

@@ -77,7 +77,15 @@ class Hooks:
             self._card = replace(self._card, context_length=max(1, int(scheduler.max_req_input_len) - 1))
             with contextlib.suppress(OSError):
                 write_card(self._settings.dump_dir, self._card)
-        return {**result, "hsq_instance": self._card.instance, "hsq_problem": self._card.problem}
+        return {**result, **self._report()}
+
+    def after_internal_state(self, result: Any, *_: Any, **__: Any) -> None:
+        """AFTER ``Scheduler.get_internal_state``: the only way into ``/server_info`` of a data parallel server."""
+        result.internal_state.update(self._report())
+
+    def _report(self) -> dict[str, str]:
+        card = self._card
+        return {} if card is None else {"hsq_instance": card.instance, "hsq_problem": card.problem}
 
     def around_run_batch(self, original: Callable[..., Any], scheduler: Any, batch: Any, *args: Any, **kw: Any) -> Any:
         """AROUND ``Scheduler.run_batch``."""

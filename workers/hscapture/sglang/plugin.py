@@ -52,6 +52,7 @@ def _hook(hooks: Hooks, broken: set[str], *, reports_only: bool) -> None:
     reports = [
         (hookpoints.LOAD_MODEL, hooks.after_load_model, HookType.AFTER),
         (hookpoints.INIT_INFO, hooks.after_init_info, HookType.AFTER),
+        (hookpoints.INTERNAL_STATE, hooks.after_internal_state, HookType.AFTER),
     ]
     captures = [
         (hookpoints.RUN_BATCH, hooks.around_run_batch, HookType.AROUND),
