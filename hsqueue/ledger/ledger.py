@@ -129,6 +129,10 @@ class Ledger:
         """Indices within `indices`, which is contiguous, whose samples are done."""
         return _bits(self._bitmap(self.keys.done, indices), indices)
 
+    def done_bitmap(self, samples: int) -> bytes:
+        """A bit for each sample that is done, the highest of a byte first; shorter where the last ones are not."""
+        return self._bitmap(self.keys.done, range(samples))
+
     def is_done(self, index: int) -> bool:
         with redis_errors(self.url):
             return bool(self.client.getbit(self.keys.done, index))

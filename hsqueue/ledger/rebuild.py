@@ -11,6 +11,7 @@ import redis
 from hsqueue.contracts.errors import RedisUnreachable
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import GivenUp, Published
+from hsqueue.ledger.accounts import accounted
 from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.ledger import Ledger, LedgerInfo
 from hsqueue.planning.shards import read_shard
@@ -98,7 +99,7 @@ def reconcile(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -
     missing = newest = 0
     held = ledger.holders()
     ended = ledger.ended_shards(info.shards)
-    for state in survey(layout, info):
+    for state in survey(layout, info, accounted_for(ledger, info, ended)):
         if state.fence > newest:
             # Read after the manifest: a living worker may have been granted its lease since the last look.
             newest = ledger.newest_fence()
@@ -126,6 +127,12 @@ def reconcile(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -
             }
             missing += ledger.forget(state.shard, {index: planned[index] for index in lost})
     return Reconciled(ledger, rebuilt=False, missing=missing)
+
+
+def accounted_for(ledger: Ledger, info: RunInfo, ended: set[int]) -> set[int]:
+    """Those of the `ended` shards of which the ledger knows every sample's ending."""
+    done, given_up = ledger.done_bitmap(info.samples), ledger.given_up()
+    return accounted(done, given_up, info.samples, info.fingerprint.shard_size, ended)
 
 
 def remove_unsound(layout: RunLayout, states: list[ShardState]) -> None:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from hsqueue.contracts.errors import VolumeUnusable
 from hsqueue.contracts.sample import Ending, GivenUp, Published
-from hsqueue.store.survey import ShardState, survey, survey_shard
+from hsqueue.store.survey import ShardState, is_untouched, survey, survey_shard
 from tests.support.volume import Volume, make_volume
 
 SKIPPED = GivenUp(1, Ending.SKIPPED, 0, "SampleTooLong", "")
@@ -159,3 +161,41 @@ def test_a_volume_that_cannot_be_read_is_a_named_error(volume: Volume) -> None:
     directory.write_text("a plain file")
     with pytest.raises(VolumeUnusable, match="cannot be read"):
         look(volume)
+
+
+def test_a_trusted_shard_is_left_out_while_nothing_came_or_went(volume: Volume) -> None:
+    volume.finish_shard(0)
+    volume.finish_shard(1)
+    age(volume.layout.shard_directory(0))
+    age(volume.layout.shard_directory(1))
+    assert [s.shard for s in survey(volume.layout, volume.info, trusted={0, 1})] == []
+    assert [s.shard for s in survey(volume.layout, volume.info, trusted={1})] == [0]
+    volume.path(0).unlink()
+    assert [s.shard for s in survey(volume.layout, volume.info, trusted={0, 1})] == [0]
+
+
+def test_a_trusted_shard_without_its_manifest_or_its_files_is_looked_at(volume: Volume) -> None:
+    volume.finish_shard(0)
+    age(volume.layout.shard_directory(0))
+    manifest = volume.layout.manifest(0)
+    manifest.rename(manifest.with_name("aside"))
+    assert not is_untouched(volume.layout, 0)
+    manifest.with_name("aside").rename(manifest)
+    assert is_untouched(volume.layout, 0)
+    shutil.rmtree(volume.layout.shard_directory(0))
+    assert not is_untouched(volume.layout, 0)
+
+
+def test_times_that_are_equal_prove_nothing(volume: Volume) -> None:
+    volume.finish_shard(0)
+    at = volume.layout.manifest(0).stat().st_mtime_ns
+    os.utime(volume.layout.shard_directory(0), ns=(at, at))
+    assert not is_untouched(volume.layout, 0)
+
+
+def age(directory: Path) -> None:
+    """As if its files had come a second ago: here they come in the same tick of the file system's clock as the
+    manifest does.
+    """
+    at = directory.stat().st_mtime_ns - 1_000_000_000
+    os.utime(directory, ns=(at, at))

@@ -1,0 +1,172 @@
+"""What the ledger costs at scale, in a Redis of its own: memory, commits, look-ups, the reaper's round, a resume.
+
+    python benchmarks/ledger.py [--samples 1000000 100000000] [--resume 10000000] [--directory DIR] [--json FILE]
+
+Commits, look-ups and rounds are calls of the worker's own code over a socket. Memory is what Redis says it uses with
+the run's ledger, less without it. The resume is `reconcile`, which `hsqueue run` and `enqueue` begin with, on a run
+whose files and manifests stand on disk and of which all but one shard has ended. Its files are hard links to few,
+since a resume looks at names, sizes and times only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from hsqueue.contracts.fingerprint import Fingerprint, RunInfo
+from hsqueue.contracts.sample import Published
+from hsqueue.ledger.connect import connect
+from hsqueue.ledger.ledger import Lease, Ledger, LedgerInfo
+from hsqueue.ledger.rebuild import rebuild, reconcile
+from hsqueue.local.redis import EmbeddedRedis
+from hsqueue.store.layout import RunLayout
+from hsqueue.store.manifest import make_manifest, write_manifest
+
+SHARD = 512
+COMMIT = 256
+TOKENS = 700
+LINKS = 60_000
+"""Hard links to one file; ext4 allows 65,000."""
+LOOKS = 2000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, nargs="*", default=[1_000_000, 100_000_000])
+    parser.add_argument("--resume", type=int, default=10_000_000, help="samples; 0 leaves the resume out")
+    parser.add_argument("--directory", type=Path, default=None, help="where the run of the resume goes")
+    parser.add_argument("--json", type=Path, default=None, help="writes the figures to this file as well")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        server = EmbeddedRedis(Path(temporary) / "redis")
+        try:
+            client = connect(server.url)
+            figures: dict[str, Any] = {str(n): measure(client, server.url, n) for n in options.samples}
+            if options.resume:
+                with tempfile.TemporaryDirectory(dir=options.directory) as volume:
+                    figures["resume"] = resume(client, server.url, Path(volume) / "run", options.resume)
+        finally:
+            server.stop()
+    print(json.dumps(figures, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def measure(client: redis.Redis, url: str, samples: int) -> dict[str, float]:
+    """A ledger of `samples`, committed in part as workers commit, and filled for the rest."""
+    client.flushall()
+    empty = used(client)
+    shards = -(-samples // SHARD)
+    ledger = Ledger(client, url, "bench")
+    info = LedgerInfo("bench", "/bench", samples, shards, SHARD, "hsq.bench", 1)
+    ledger.create(info, (), (), ())
+    rate = commits(ledger, min(shards, 2000))
+    # The rest is set as a rebuild would have it: the same keys, without a million calls.
+    client.setrange(ledger.keys.done, 0, b"\xff" * (samples // 8))
+    client.setrange(ledger.keys.ended, 0, b"\xff" * (shards // 8))
+    ledger.reopen(shards - 1)
+    dice = random.Random(0)
+    return {
+        "bytes_a_sample": round((used(client) - empty) / samples, 4),
+        "committed_samples_per_s": round(rate),
+        "lookup_ms_median": median_ms(lambda: ledger.is_done(dice.randrange(samples)), LOOKS),
+        "shard_lookup_ms_median": median_ms(lambda: ledger.done_in(shard_of(dice.randrange(shards), samples)), LOOKS),
+        "reaper_round_ms_median": median_ms(lambda: ledger.standing(shards), LOOKS),
+    }
+
+
+def commits(ledger: Ledger, shards: int) -> float:
+    """Samples a second, each shard leased, committed in batches and finished, one after the other."""
+    began = time.perf_counter()
+    for shard in range(shards):
+        lease = ledger.acquire(shard, "bench", 60.0)
+        assert isinstance(lease, Lease)
+        for first in range(shard * SHARD, (shard + 1) * SHARD, COMMIT):
+            ledger.commit(lease, [Published(first + k, TOKENS, 1000, "") for k in range(COMMIT)])
+        assert ledger.finish(lease)
+    return shards * SHARD / (time.perf_counter() - began)
+
+
+def resume(client: redis.Redis, url: str, root: Path, samples: int) -> dict[str, float]:
+    client.flushall()
+    layout, info = RunLayout(root), made_run(root, samples)
+    sources = link_sources(root)
+    for shard in range(info.shards - 1):
+        end_shard(layout, info, shard, sources)
+    began = time.perf_counter()
+    rebuild(client, url, layout, info)
+    rebuilt = time.perf_counter() - began
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        found = reconcile(client, url, layout, info)
+        seconds.append(time.perf_counter() - began)
+        assert not found.rebuilt
+        assert found.ledger.counts(samples).done == samples - len(info.shard_range(info.shards - 1))
+    return {
+        "samples": samples, "resume_s_median": round(statistics.median(seconds), 2),
+        "rebuild_of_an_empty_redis_s": round(rebuilt, 1),
+    }  # fmt: skip
+
+
+def made_run(root: Path, samples: int) -> RunInfo:
+    fingerprint = Fingerprint(
+        model="bench", weights="0123456789abcdef", layers=(2, 18, 33), norm="post", dtype="bfloat16", hidden_size=4096,
+        vocab_size=150_000, tokenizer="none", chat_template="none", dataset="bench", max_length=4096,
+        min_loss_tokens=0, shard_size=SHARD,
+    )  # fmt: skip
+    info = RunInfo("bench", time.time(), samples, -(-samples // SHARD), samples * TOKENS, fingerprint)
+    (root / "plan").mkdir(parents=True)
+    RunLayout(root).run_json.write_text(info.to_json())
+    return info
+
+
+def end_shard(layout: RunLayout, info: RunInfo, shard: int, sources: Iterator[Path]) -> None:
+    directory = layout.shard_directory(shard)
+    directory.mkdir(parents=True)
+    indices = info.shard_range(shard)
+    for index in indices:
+        os.link(next(sources), layout.sample(shard, index))
+    done = [Published(index, TOKENS, 1, "0" * 16) for index in indices]
+    os.utime(directory, ns=(0, 0))  # minutes pass between a shard's first file and its manifest
+    write_manifest(layout, make_manifest(info.run, shard, 1 << 32, "bench", done, ()))
+
+
+def link_sources(root: Path) -> Iterator[Path]:
+    """Files of one byte to link to, a new one when the last has had all its links."""
+    for number in itertools.count():
+        path = root / f"source-{number}"
+        path.write_bytes(b"\0")
+        yield from itertools.repeat(path, LINKS)
+
+
+def shard_of(shard: int, samples: int) -> range:
+    return range(shard * SHARD, min((shard + 1) * SHARD, samples))
+
+
+def median_ms(call: Callable[[], object], times: int) -> float:
+    seconds = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - began)
+    return round(statistics.median(seconds) * 1000, 3)
+
+
+def used(client: redis.Redis) -> int:
+    return int(client.info("memory")["used_memory"])
+
+
+if __name__ == "__main__":
+    main()
