@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import dataclass
 
 import redis
@@ -12,14 +11,13 @@ from hsqueue.contracts.errors import RedisUnreachable
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import GivenUp, Published
 from hsqueue.ledger.accounts import accounted
-from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.ledger import Ledger, LedgerInfo
+from hsqueue.ledger.lock import try_lock
 from hsqueue.planning.shards import read_shard
 from hsqueue.store.files import fsync_directory, make_directory, require_inside, require_run, volume_error
 from hsqueue.store.layout import RunLayout
 from hsqueue.store.survey import ShardState, survey
 
-REBUILD_LOCK_SECONDS = 600
 REBUILD_WAIT_SECONDS = 900.0
 
 
@@ -149,16 +147,8 @@ def remove_unsound(layout: RunLayout, states: list[ShardState]) -> None:
         raise volume_error(error, layout.root / "samples") from error
 
 
-def _unlock(ledger: Ledger, token: str) -> None:
-    """Only this process's own lock: after too long a rebuild it may be another's."""
-    with redis_errors(ledger.url):
-        if ledger.client.get(ledger.keys.rebuilding) == token:
-            ledger.client.delete(ledger.keys.rebuilding)
-
-
 def _rebuild_alone(ledger: Ledger, layout: RunLayout, info: RunInfo, stale: LedgerInfo | None) -> Ledger:
     """Rebuilds unless another process is at it; then waits for that one. stale: what is to be replaced."""
-    token = uuid.uuid4().hex
 
     def is_new() -> bool:
         found = ledger.info()
@@ -166,13 +156,9 @@ def _rebuild_alone(ledger: Ledger, layout: RunLayout, info: RunInfo, stale: Ledg
 
     deadline = time.monotonic() + REBUILD_WAIT_SECONDS
     while True:
-        with redis_errors(ledger.url):
-            mine = ledger.client.set(ledger.keys.rebuilding, token, nx=True, ex=REBUILD_LOCK_SECONDS)
-        if mine:
-            try:
+        with try_lock(ledger.client, ledger.url, ledger.keys.rebuilding) as mine:
+            if mine:
                 return ledger if is_new() else rebuild(ledger.client, ledger.url, layout, info)
-            finally:
-                _unlock(ledger, token)
         if is_new():
             return ledger
         if time.monotonic() > deadline:
