@@ -5,9 +5,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 VERSION ?= 0.5.23
 MARK ?= not slow
+SEED ?=
+PROMPTS ?=
 SGLANG_VENV := .venv-sglang-$(VERSION)
 
-.PHONY: demo test lint types unit integration chaos test-sglang format clean help
+.PHONY: demo test lint types unit integration chaos soak test-sglang format clean help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -38,6 +40,9 @@ integration: $(VENV)/.ready ## Tests with a real Redis, real workers and the emb
 
 chaos: $(VENV)/.ready ## Tests that kill things
 	$(BIN)/pytest tests/chaos -q
+
+soak: $(VENV)/.ready ## A long run under hundreds of faults, as root; SEED= for one seen before, PROMPTS= for a file of your own
+	$(BIN)/python -m tests.chaos.soak $(if $(SEED),--seed $(SEED)) $(if $(PROMPTS),--prompts $(PROMPTS))
 
 $(SGLANG_VENV)/.ready: ops/sglang-cpu/install.sh ops/sglang-cpu/requirements.txt ops/sglang-cpu/inert_imports.py
 	PYTHON=$(PYTHON) ops/sglang-cpu/install.sh $(SGLANG_VENV) $(VERSION)

@@ -24,6 +24,7 @@ def worker(
     dump_layout: Annotated[str, typer.Option(help="rid, or counter for an older capture script.")] = "rid",
     max_in_flight: Annotated[int | None, typer.Option(help="Requests in flight on the engine.")] = None,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the engine to come up.")] = 1800.0,
+    standby: Annotated[bool, typer.Option("--standby", help="Wait while another worker has the engine.")] = False,
 ) -> None:
     """Serve one engine: send prompts, take the dumps whose content matches, publish them."""
     from hsworker.main import run_worker
@@ -37,4 +38,4 @@ def worker(
 
         os.environ["HSQ_MAX_IN_FLIGHT"] = str(max_in_flight)
     pin = Pin(engine, settings.dump_dir.resolve(), name or f"gpu{urlsplit(engine).port or 0}", dump_layout)
-    raise typer.Exit(run_worker(pin, settings, wait, say))
+    raise typer.Exit(run_worker(pin, settings, wait, say, standby))

@@ -294,9 +294,13 @@ def calls(control: Path, tmp_path: Path) -> tuple[float, int, bool, float]:
 
     (tmp_path / "b").unlink(missing_ok=True)
     done = subprocess.run(
-        [sys.executable, "-c", CALLS], env=shimmed(environment(), control), cwd=tmp_path, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", CALLS],
+        env=shimmed(environment(), control, tmp_path / "links"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     seconds, error, made, now, nanoseconds = done.stdout.split()
     assert abs(float(now) - float(nanoseconds)) < 5
     return float(seconds), int(error), made == "True", float(now) - time.time()
@@ -316,3 +320,4 @@ def test_system_calls_go_wrong_only_while_told(tmp_path: Path) -> None:
         assert (seconds > 0.9, error, made, ahead > 3600) == expected, fault
         fault.undo()
     assert calls(control, tmp_path)[1] == 0
+    assert (tmp_path / "links").read_text() == "b\n" * 5

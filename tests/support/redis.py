@@ -20,7 +20,7 @@ from hsqueue.local.redis import find_binary
 
 START_SECONDS = 20.0
 CONFIG = """\
-bind 127.0.0.1
+bind {host}
 port {port}
 requirepass {password}
 dir {directory}
@@ -34,17 +34,20 @@ loglevel warning
 
 @dataclass(slots=True)
 class RedisServer:
-    """directory: of its data. port, password: kept over restarts. options: more lines of its configuration."""
+    """directory: of its data. port, password: kept over restarts. options: more lines of its configuration.
+    host: address that it listens on.
+    """
 
     directory: Path
     port: int
     options: tuple[str, ...] = ()
     password: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     process: subprocess.Popen[bytes] | None = None
+    host: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
-        return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
+        return f"redis://:{self.password}@{self.host}:{self.port}/0"
 
     def client(self) -> redis.Redis:
         """As hsqueue connects."""
@@ -53,7 +56,7 @@ class RedisServer:
     def start(self) -> None:
         """Starts it, on the data that are there, and waits until it answers."""
         config = self.directory / "redis.conf"
-        text = CONFIG.format(port=self.port, password=self.password, directory=self.directory)
+        text = CONFIG.format(host=self.host, port=self.port, password=self.password, directory=self.directory)
         config.write_text(text + "\n".join(self.options) + "\n")
         log = self.directory / "redis.log"
         with log.open("ab") as output:

@@ -29,8 +29,9 @@ from hsworker.pinning import (
 OVERLAPPING_SHARDS = 2
 
 
-def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str], None]) -> int:
+def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str], None], standby: bool = False) -> int:
     """Runs until told to stop. patience: seconds to wait for the engine. say: shows a line to the user.
+    standby: where another worker has the engine, to wait until that one is gone.
 
     Returns the exit status. Raises the named errors of ``hsworker.pinning``, RedisUnreachable, UsageError.
     """
@@ -40,8 +41,12 @@ def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str
     client = require_redis(url)
     engine = EngineClient(pin.engine_url)
     wait_for_engine(engine, patience, say)
+    require_card(engine, pin.dump_dir)
+    told = f"worker {pin.name}: standing by; another worker has {pin.engine_url}"
+    lock = lock_dump_directory(pin, (lambda: say(told)) if standby else None)
+    # While this one stood by, the engine may have been restarted, or have died with the other worker.
+    wait_for_engine(engine, patience, say)
     card = require_card(engine, pin.dump_dir)
-    lock = lock_dump_directory(pin)
     check_engine(engine, card)
     if pin.layout == "rid":
         sweep(pin.dump_dir, set(), 0.0)

@@ -98,9 +98,10 @@ class Pin:
             raise UsageError(f"{error} is not set", do="Start workers with hsqueue worker --engine URL.") from None
 
 
-def lock_dump_directory(pin: Pin) -> IO[bytes]:
+def lock_dump_directory(pin: Pin, wait: Callable[[], None] | None = None) -> IO[bytes]:
     """Makes this the only worker of the directory for as long as the returned file, or a child's copy, is open.
 
+    wait: called, and then waited for as long as it takes, where another worker has the directory; None: refused.
     Raises WorkerAlreadyPinned, DumpDirectoryNotShared where the directory cannot be written.
     """
     try:
@@ -114,10 +115,14 @@ def lock_dump_directory(pin: Pin) -> IO[bytes]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        lock.close()
-        raise WorkerAlreadyPinned(
-            f"another worker reads {pin.dump_dir}", do="One worker an engine: stop the other, or give each its own."
-        ) from None
+        if wait is None:
+            lock.close()
+            raise WorkerAlreadyPinned(
+                f"another worker reads {pin.dump_dir}",
+                do="One worker an engine: stop the other, give each its own, or start this one with --standby.",
+            ) from None
+        wait()
+        fcntl.flock(lock, fcntl.LOCK_EX)
     return lock
 
 

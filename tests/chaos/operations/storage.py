@@ -7,13 +7,14 @@ import os
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 PIECE = 1 << 24
 SMALLEST = 1 << 12
 LARGEST_FREE = 16 << 30
+PATIENCE = 20.0
 
 
 @dataclass(slots=True)
@@ -57,26 +58,43 @@ def grow(descriptor: int, size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReadOnly:
-    """Remounts a file system read-only, and back. run: runs a command where the mount can be seen."""
+    """Remounts a file system read-only, and back."""
 
     mounted: Path
-    run: Callable[[Sequence[str]], object] = lambda command: subprocess.run(command, check=True)
 
     def apply(self) -> str:
-        self._remount("ro")
-        return f"{self.mounted} is read-only"
+        return f"{self.mounted.name} is read-only" if self._remount("ro") else ""
 
     def undo(self) -> None:
-        self._remount("rw")
+        assert self._remount("rw"), f"{self.mounted} stays read-only"
 
-    def _remount(self, mode: str) -> None:
-        """Fails as long as a file is being written; tried until none is."""
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                self.run(["mount", "-o", f"remount,{mode}", str(self.mounted)])
-                return
-            except subprocess.CalledProcessError:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(0.01)
+    def _remount(self, mode: str) -> bool:
+        """The kernel refuses as long as a file is being written; tried until none is."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            done = subprocess.run(["mount", "-o", f"remount,{mode}", self.mounted], capture_output=True, check=False)
+            if done.returncode == 0:
+                return True
+            time.sleep(0.005)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Nothing is mounted at the place of a volume any more: there is an empty directory.
+
+    prefix: of a command that runs where the volume is to go, such as on one node.
+    """
+
+    mounted: Path
+    prefix: Sequence[str]
+
+    def apply(self) -> str:
+        self._run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", self.mounted)
+        return f"{self.mounted.name} is empty"
+
+    def undo(self) -> None:
+        self._run("umount", "--lazy", self.mounted)
+
+    def _run(self, *command: str | Path) -> None:
+        subprocess.run([*self.prefix, *command], check=True)

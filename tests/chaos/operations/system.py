@@ -12,10 +12,13 @@ from pathlib import Path
 SHIMS = Path(__file__).with_name("shims")
 
 
-def shimmed(environment: Mapping[str, str], control: Path) -> dict[str, str]:
-    """`environment` for processes that look at `control` from then on; nothing goes wrong while it does not exist."""
-    paths = [str(SHIMS), environment.get("PYTHONPATH", "")]
-    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "CHAOS_CONTROL": str(control)}
+def shimmed(environment: Mapping[str, str], control: Path, links: Path = Path(os.devnull)) -> dict[str, str]:
+    """`environment` for processes that look at `control` from then on; nothing goes wrong while it does not exist.
+
+    links: file that receives every name that such a process has linked, a line each.
+    """
+    paths = os.pathsep.join(filter(None, (str(SHIMS), environment.get("PYTHONPATH", ""))))
+    return {**environment, "PYTHONPATH": paths, "CHAOS_CONTROL": str(control), "CHAOS_LINKS": str(links)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,23 @@ def test_one_worker_reads_a_directory(tmp_path: Path) -> None:
         lock_dump_directory(pin(tmp_path, "gpu1"))
     first.close()
     lock_dump_directory(pin(tmp_path)).close()
+
+
+def test_a_standby_waits_for_the_last_process_of_the_other(tmp_path: Path) -> None:
+    first = lock_dump_directory(pin(tmp_path))
+    waiting, taken = threading.Event(), threading.Event()
+
+    def stand_by() -> None:
+        with lock_dump_directory(pin(tmp_path, "gpu1"), waiting.set):
+            taken.set()
+
+    thread = threading.Thread(target=stand_by, daemon=True)
+    thread.start()
+    assert waiting.wait(10)
+    assert not taken.wait(0.2)
+    first.close()
+    assert taken.wait(10)
+    thread.join()
 
 
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 ``$CHAOS_CONTROL`` names a JSON file, which need not exist and is read anew when it changes:
 ``fsync_seconds`` (each fsync takes so long), ``link_error`` (an errno that link raises after it has worked),
-``clock_seconds`` (the wall clock is so far ahead).
+``clock_seconds`` (the wall clock is so far ahead). ``$CHAOS_LINKS`` names a file that receives every name that
+``link`` has made.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 _fsync, _link, _time, _time_ns = os.fsync, os.link, time.time, time.time_ns
 _control = Path(os.environ.get("CHAOS_CONTROL", "/nowhere"))
+_links = Path(os.environ.get("CHAOS_LINKS", "/dev/null"))
 _read: tuple[int, dict[str, float]] = (0, {})
 
 
@@ -36,6 +38,8 @@ def fsync(descriptor: Any) -> None:
 
 def link(*arguments: Any, **options: Any) -> None:
     _link(*arguments, **options)
+    with _links.open("a") as file:
+        file.write(f"{arguments[1]}\n")
     error = int(setting("link_error"))
     if error:
         raise OSError(error, os.strerror(error))

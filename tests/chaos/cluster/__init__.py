@@ -1,0 +1,1 @@
+"""Several nodes as several nodes, on one machine: see ``cluster.Cluster``."""
