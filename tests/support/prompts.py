@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,16 @@ def half_alike(count: int, common: int = 32, seed: int = 0) -> list[int]:
 
 
 class Reference:
-    """Lone float32 forward passes of the tiny model by transformers."""
+    """Float32 forward passes of the tiny model by transformers.
+
+    With one thread, as the engine has: several may sum in another order, and on a busy machine wait for each other.
+    """
 
     def __init__(self) -> None:
         import torch
         from transformers import AutoModelForCausalLM
 
+        torch.set_num_threads(1)
         self.torch = torch
         self.model = AutoModelForCausalLM.from_pretrained(
             default_model(), dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
@@ -58,33 +62,49 @@ class Reference:
 
     def states(self, ids: Sequence[int], layers: Sequence[int]) -> tuple[Any, Any]:
         """(aux [S, A*H], last [S, H])."""
+        return self.alike([ids], layers)[0]
+
+    def alike(self, prompts: Sequence[Sequence[int]], layers: Sequence[int]) -> list[tuple[Any, Any]]:
+        """The same for several prompts of one length, in one pass without padding."""
         with self.torch.inference_mode():
-            out = self.model(self.torch.tensor([list(ids)]), output_hidden_states=True, use_cache=False)
-        aux = self.torch.cat([out.hidden_states[k][0] for k in layers], dim=-1)
-        return aux, out.hidden_states[-1][0]
+            out = self.model(self.torch.tensor([list(p) for p in prompts]), output_hidden_states=True, use_cache=False)
+        aux = self.torch.cat([out.hidden_states[k] for k in layers], dim=-1)
+        return list(zip(aux, out.hidden_states[-1], strict=True))
 
 
 def wrong_samples(root: Path, reference: Reference, tolerance: float = 1e-3) -> list[str]:
     """Every published file of the run in `root` whose ids are not the plan's or whose states are not its ids'."""
-    from safetensors.torch import load_file
+    layers = load_run(root).fingerprint.target.layers
+    return [
+        wrong
+        for batch in _batches(root)
+        for (path, ids), states in zip(batch, reference.alike([ids for _, ids in batch], layers), strict=True)
+        if (wrong := _unlike(path, ids, states, tolerance))
+    ]
 
+
+def _batches(root: Path, most: int = 32) -> Iterator[list[tuple[Path, list[int]]]]:
+    """(file, planned token ids) of every published sample, those of one length together."""
     info, layout = load_run(root), RunLayout(root)
-    layers = info.fingerprint.target.layers
-    wrong = []
+    waiting: dict[int, list[tuple[Path, list[int]]]] = {}
     for shard in range(info.shards):
         for sample in read_shard(layout.plan_shard(shard)):
             path = layout.sample(shard, sample.index)
-            if not path.exists():
-                continue
-            stored = load_file(path)
-            if stored[INPUT_IDS].tolist() != sample.input_ids.tolist():
-                wrong.append(f"{path}: other token ids")
-                continue
-            aux, last = reference.states(sample.input_ids, layers)
-            worst = max(float((stored[AUX] - aux).abs().max()), float((stored[LAST] - last).abs().max()))
-            if worst > tolerance:
-                wrong.append(f"{path}: states off by {worst:.3g}")
-    return wrong
+            if path.exists():
+                waiting.setdefault(sample.tokens, []).append((path, sample.input_ids.tolist()))
+                if len(waiting[sample.tokens]) == most:
+                    yield waiting.pop(sample.tokens)
+    yield from waiting.values()
+
+
+def _unlike(path: Path, ids: list[int], states: tuple[Any, Any], tolerance: float) -> str:
+    from safetensors.torch import load_file
+
+    stored = load_file(path)
+    if stored[INPUT_IDS].tolist() != ids:
+        return f"{path}: other token ids"
+    worst = max(float((stored[name] - tensor).abs().max()) for name, tensor in zip((AUX, LAST), states, strict=True))
+    return "" if worst <= tolerance else f"{path}: states off by {worst:.3g}"
 
 
 def published(root: Path) -> set[int]:

@@ -35,7 +35,7 @@ SMALL_VOLUME = ("-t", "tmpfs", "-o", "size=128m", "tmpfs")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """workers: of each node; all but the first are standbys. shared_memory: size of a node's /dev/shm.
+    """workers: of each node; one has the engine, the others stand by. shared_memory: size of a node's /dev/shm.
     engine: more options of the engine. settings: ``HSQ_*`` of workers and commands. idle: nothing but Redis is
     started.
     """
@@ -232,15 +232,15 @@ def _gpu_node(made: Node, shape: Shape, directory: Path, redis: RedisServer) -> 
         directory / f"{made.name}-engine.log",
     )  # fmt: skip
     return GpuNode(
-        made, engine, [_worker(made, k, workers, directory) for k in range(shape.workers)],
+        made, engine, [_worker(made, k, workers, directory, shape.workers > 1) for k in range(shape.workers)],
         start_proxy("127.0.0.1", REDIS_RELAY, HEAD, REDIS_PORT, made.prefix),
         start_proxy("127.0.0.1", ENGINE_RELAY, "127.0.0.1", ENGINE_PORT, made.prefix), control, links,
     )  # fmt: skip
 
 
-def _worker(made: Node, number: int, settings: dict[str, str], directory: Path) -> Service:
+def _worker(made: Node, number: int, settings: dict[str, str], directory: Path, several: bool) -> Service:
     name = f"gpu{number}"
-    standby = ["--standby"] if number else []
+    standby = ["--standby"] if several else []
     arguments = command(
         "worker", "--engine", f"http://127.0.0.1:{ENGINE_RELAY}", "--dump-dir", DUMP_DIR, "--name", name, *standby
     )
