@@ -80,6 +80,11 @@ def temporary_name(final: Path, mark: str = "") -> Path:
     return final.with_name(f".{final.name}.{mark or 'x'}.{uuid.uuid4().hex[:12]}{TEMPORARY_SUFFIX}")
 
 
+def temporaries_of(final: Path) -> list[Path]:
+    """What dead processes left while they wrote `final`."""
+    return list(final.parent.glob(f".{final.name}.*{TEMPORARY_SUFFIX}"))
+
+
 def commit_link(temporary: Path, final: Path) -> bool:
     """Gives `temporary`, already on disk, its final name. True where this call did it, False where another won.
 

@@ -16,6 +16,7 @@ from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.ledger.ledger import Counts, Ledger
 from hsqueue.ledger.rebuild import reconcile
 from hsqueue.settings import Settings
+from hsqueue.store.files import temporary_name
 from hsqueue.store.manifest import read_manifest
 from hsqueue.store.retry import retry
 from hsqueue.store.verify import verify
@@ -112,6 +113,19 @@ def test_what_an_earlier_lease_published_is_not_asked_for_again(floor: Floor) ->
     assert floor.work().ended
     assert floor.asked() == [1, 3]
     assert floor.counts() == Counts(4, 4, 0, 0, sum(LENGTHS))
+
+
+def test_what_dead_workers_left_half_written_is_removed(floor: Floor) -> None:
+    """Of the samples and of the manifest; other shards' temporary files are their holders' own."""
+    layout = floor.volume.layout
+    mine, manifest = temporary_name(floor.volume.path(1)), temporary_name(layout.manifest(0))
+    others = temporary_name(layout.manifest(7))
+    for path in (mine, manifest, others):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"half")
+    floor.work()
+    assert (mine.exists(), manifest.exists(), others.exists()) == (False, False, True)
+    others.unlink()
 
 
 def test_what_an_earlier_lease_gave_up_stays_given_up(floor: Floor) -> None:

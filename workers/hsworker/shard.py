@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from hsqueue.contracts.errors import (
     EngineDown,
@@ -25,7 +23,14 @@ from hsqueue.contracts.sample import Ending, GivenUp, Published, Sample
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.planning.shards import read_shard
 from hsqueue.settings import Settings
-from hsqueue.store.files import fsync_directory, make_directory, require_inside, require_run, volume_error
+from hsqueue.store.files import (
+    fsync_directory,
+    make_directory,
+    require_inside,
+    require_run,
+    temporaries_of,
+    volume_error,
+)
 from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
 from hsqueue.store.manifest import make_manifest, write_manifest
 from hsqueue.store.survey import survey_shard
@@ -148,9 +153,9 @@ class ShardRun:
         try:
             for index in state.damaged:
                 self.layout.sample(self.shard, index).unlink(missing_ok=True)
-            for entry in os.scandir(directory):
-                if entry.name.endswith(TEMPORARY_SUFFIX):
-                    Path(entry.path).unlink(missing_ok=True)
+            manifest = self.layout.manifest(self.shard)
+            for path in (*directory.glob(f".*{TEMPORARY_SUFFIX}"), *temporaries_of(manifest)):
+                path.unlink(missing_ok=True)
         except OSError as error:
             raise volume_error(error, directory / "x") from error
         lost = recorded - {d.index for d in state.done}
