@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -47,7 +47,7 @@ def reap_run(app: Celery, ledger: Ledger, info: RunInfo, grace: float) -> int:
 
 
 class Reaper(threading.Thread):
-    """Reaps every run that this Redis knows, every `interval` seconds, while it holds the reaper's lease."""
+    """Looks after every run that this Redis knows, every `interval` seconds, and reaps them while it has the lease."""
 
     def __init__(self, app: Celery, client: redis.Redis, url: str, grace: float, interval: float = 2.0) -> None:
         super().__init__(name="reaper", daemon=True)
@@ -60,8 +60,9 @@ class Reaper(threading.Thread):
     def run(self) -> None:
         while not self.stopping.wait(self.interval):
             try:
+                runs = self.look()
                 if self._holds_lease():
-                    self.reap()
+                    self.reap(runs)
             except HsqueueError as error:
                 log.warning("reaper: %s", error)
             except Exception:
@@ -75,14 +76,24 @@ class Reaper(threading.Thread):
     def stop(self) -> None:
         self.stopping.set()
 
-    def reap(self) -> int:
-        """One round over all runs. Returns how many shards were sent again."""
+    def look(self) -> dict[str, Path]:
+        """Remembers the runs that this Redis knows, and rebuilds those that it has forgotten. Returns where they lie.
+
+        Every reaper looks, whoever has the lease: after a loss that may be one who had never seen the run.
+        """
         with redis_errors(self.url):
             runs = cast(dict[str, str], self.client.hgetall(RUNS))
         self._rebuild_lost(runs)
+        found = {run: Path(directory) for run, directory in runs.items() if directory}
+        for run, directory in found.items():
+            self._run_info(run, directory)
+        return found
+
+    def reap(self, runs: Mapping[str, Path]) -> int:
+        """One round over `runs`, by the one with the lease. Returns how many shards were sent again."""
         count = 0
         for run, directory in runs.items():
-            info = self._run_info(run, Path(directory)) if directory else None
+            info = self._run_info(run, directory)
             if info is not None:
                 count += self._apart(run, partial(self._reap_run, run, info))
         return count
