@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import requests
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
@@ -28,6 +29,7 @@ DUMP_SECONDS = 30.0
 AUX_BAR = 1e-3
 """Absolute; values reach 110. Batching and chunking change the order of sums in float32."""
 LAST_BAR = 1e-4
+RETURNS = "--enable-return-hidden-states"
 NUMBERS = itertools.count()
 
 
@@ -42,16 +44,28 @@ def new_rid() -> RequestId:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Greatest absolute differences from the reference. chunks: rows of each prefill chunk. ids: all equal."""
+    """Greatest absolute differences from the reference. layers: of each auxiliary layer. relative: of any layer and of
+    the state before the norm, over the greatest value there. chunks: rows of each prefill chunk. ids: all equal.
+    """
 
-    aux: float
+    layers: tuple[float, ...]
     last: float
     prenorm: float
+    relative: float
     chunks: tuple[int, ...]
     ids: bool
 
+    @property
+    def aux(self) -> float:
+        return max(self.layers)
+
     def within_bars(self) -> bool:
         return self.ids and self.aux <= AUX_BAR and self.last <= LAST_BAR and self.prenorm <= AUX_BAR
+
+
+def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The greatest absolute difference."""
+    return float((found - expected).abs().max())
 
 
 class Reference:
@@ -98,17 +112,38 @@ class Prober:
         finally:
             self.dumps.forget(rid, orphaned=False)
 
+    def fetch_with_own(self, ids: Sequence[int]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """The dump of one prompt, and [S, width] of what SGLang itself returns of the same pass, in a server with the
+        option RETURNS. JSON keeps every bit of a float32.
+        """
+        rid = new_rid()
+        body = {
+            "input_ids": list(ids),
+            "rid": str(rid),
+            "extra_key": str(rid),
+            "return_hidden_states": True,
+            "sampling_params": {"max_new_tokens": 1, "temperature": 0},
+        }
+        answer = requests.post(f"{self.server.url}/generate", json=body, timeout=60)
+        assert answer.status_code == 200, answer.text
+        sample = Sample(rid.index, "", array.array("q", ids), bytes(len(ids)))
+        tensors = load_file(self.dumps.wait(rid, sample, DUMP_SECONDS).path)
+        self.dumps.forget(rid, orphaned=False)
+        own = torch.tensor(answer.json()["meta_info"]["hidden_states"][0], dtype=torch.float32)
+        return tensors, own.reshape(len(ids), -1)
+
     def compare(self, ids: Sequence[int]) -> Difference:
         tensors, chunks = self.fetch(ids)
         aux, last, prenorm = self.reference.states(ids, self.card.layers)
-
-        def distance(name: str, expected: torch.Tensor) -> float:
-            return float((tensors[name] - expected).abs().max()) if name in tensors else 0.0
-
+        count = len(self.card.layers)
+        wanted = [*aux.chunk(count, dim=-1), prenorm]
+        found = [*tensors[AUX].chunk(count, dim=-1), tensors.get(LAST_PRENORM, prenorm)]
+        off = [distance(one, other) for one, other in zip(found, wanted, strict=True)]
         return Difference(
-            aux=distance(AUX, aux),
-            last=distance(LAST, last),
-            prenorm=distance(LAST_PRENORM, prenorm),
+            layers=tuple(off[:count]),
+            last=distance(tensors.get(LAST, last), last),
+            prenorm=off[count],
+            relative=max(d / float(w.abs().max()) for d, w in zip(off, wanted, strict=True)),
             chunks=chunks,
             ids=tensors[INPUT_IDS].tolist() == list(ids),
         )

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from hsqueue.contracts.dump import AUX
 from hsqueue.contracts.layers import eagle3_layers
 from tests.sglang import models
-from tests.sglang.probe import LAST_BAR, Prober, prompt
+from tests.sglang.probe import LAST_BAR, RETURNS, Prober, prompt
 from tests.sglang.server import Server, sglang_server
 
 CHUNK = 64
@@ -23,7 +25,7 @@ def server(
     request: pytest.FixtureRequest, model: Callable[[Build], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("server")
-    with sglang_server(model(request.param), directory, "--chunked-prefill-size", str(CHUNK)) as started:
+    with sglang_server(model(request.param), directory, "--chunked-prefill-size", str(CHUNK), RETURNS) as started:
         yield started
 
 
@@ -40,6 +42,13 @@ def test_a_lone_prompt_in_one_piece_is_bit_equal(server: Server, prober: Prober)
         assert found.chunks == (tokens,)
         assert found.ids
         assert max(found.aux, found.last) <= bar
+
+
+def test_auxiliary_states_are_the_bits_that_sglang_returns_itself(prober: Prober) -> None:
+    # A model that keeps auxiliary layers returns these in place of its last state.
+    for tokens in (2, CHUNK):
+        dumped, returned = prober.fetch_with_own(prompt(tokens, tokens))
+        assert torch.equal(dumped[AUX], returned)
 
 
 def test_a_long_prompt_is_stitched_from_its_chunks(prober: Prober) -> None:
