@@ -19,6 +19,7 @@ import psutil
 import requests
 
 from hsqueue.contracts.card import EngineCard
+from hsqueue.local.processes import die_with_parent
 from hsqueue.planning.target import read_card
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,6 +139,8 @@ def sglang_server(
             # A checkout's own metadata, which may be stale, would come first in the search for plugins.
             cwd=directory,
             start_new_session=True,
+            # Tests that are killed must not leave a server behind.
+            preexec_fn=die_with_parent,
         )
     server = Server(f"http://127.0.0.1:{port}", place, model, log, process)
     try:
