@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from hsworker.dumps import DumpSource, RidDumps
 from hsworker.lease import LeaseKeeper
 from hsworker.sample import Way
 from hsworker.shard import Outcome, ShardRun
+from hsworker.times import ENOUGH, SLOW_VOLUME
 from tests.support.counter import write_counter_dump
 from tests.support.fakeengine import CARD, FakeEngine
 from tests.support.ledger import expire, granted
@@ -318,3 +320,19 @@ def test_progress_starts_the_count_of_leases_anew(floor: Floor) -> None:
             floor.ledger.commit(lease, [Published(0, LENGTHS[0], 1, "")])
         expire(floor.ledger, 0)
     assert floor.work().done == len(LENGTHS)
+
+
+def test_a_slow_volume_is_named_once_and_stops_nothing(
+    redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    floor = make_floor(redis, tmp_path, [4] * (2 * ENOUGH))
+    fsync = os.fsync
+
+    def slow(descriptor: int) -> None:
+        threading.Event().wait(SLOW_VOLUME * 1.05)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    with caplog.at_level("WARNING", "hsworker.shard"):
+        assert floor.work().ended
+    assert [record.getMessage().count("the volume is slow") for record in caplog.records] == [1]

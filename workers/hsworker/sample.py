@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hsqueue.contracts.card import EngineCard
 from hsqueue.contracts.errors import EngineDown, EngineRefused, HsqueueError, SampleRefused
@@ -17,12 +17,14 @@ from hsworker.budget import Share
 from hsworker.dumps import DumpSource
 from hsworker.engine import EngineClient
 from hsworker.matching import check_dump, check_response, check_sample
+from hsworker.times import DUMP, ENGINE, VOLUME, Times
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
     """What every sample of a shard needs. fence: of the lease. is_same_engine: whether the process that `card`
     describes still stands. may_publish: raises where the lease is lost. answered: called once the engine is done.
+    times: where the samples' time goes.
     """
 
     run: str
@@ -38,6 +40,7 @@ class Way:
     is_same_engine: Callable[[], bool]
     may_publish: Callable[[], None]
     answered: Callable[[], None]
+    times: Times = field(default_factory=Times)
 
 
 def process(way: Way, sample: Sample, attempt: int) -> Published:
@@ -69,7 +72,8 @@ def _ask(way: Way, rid: RequestId, sample: Sample) -> None:
         check_sample(sample, way.target, way.card.context_length)
         accepted = True
         try:
-            response = way.engine.prefill(str(rid), sample.input_ids.tolist())
+            with way.times.spend(ENGINE):
+                response = way.engine.prefill(str(rid), sample.input_ids.tolist())
         except (EngineRefused, SampleRefused):
             accepted = False
             raise
@@ -87,18 +91,20 @@ def _ask(way: Way, rid: RequestId, sample: Sample) -> None:
 def _take(way: Way, rid: RequestId, sample: Sample) -> Published:
     taken = False
     try:
-        dump = way.dumps.wait(rid, sample, way.dump_timeout)
+        with way.times.spend(DUMP):
+            dump = way.dumps.wait(rid, sample, way.dump_timeout)
         taken = True
         check_dump(dump.meta, dump.file, dump.ids, str(rid), sample, way.target)
         require_run(way.layout.run_json)
-        return publish(
-            Publication(
-                source=dump.path, dump=dump.file, meta=dump.meta, run=way.run, index=sample.index, id=sample.id,
-                loss_mask=sample.loss_mask, final=way.layout.sample(way.shard, sample.index),
-                mark=f"{way.fence}.{rid.attempt}",
-            ),
-            way.may_publish,
-        )  # fmt: skip
+        with way.times.spend(VOLUME):
+            return publish(
+                Publication(
+                    source=dump.path, dump=dump.file, meta=dump.meta, run=way.run, index=sample.index, id=sample.id,
+                    loss_mask=sample.loss_mask, final=way.layout.sample(way.shard, sample.index),
+                    mark=f"{way.fence}.{rid.attempt}",
+                ),
+                way.may_publish,
+            )  # fmt: skip
     except HsqueueError as error:
         error.sample = error.sample or rid
         raise

@@ -38,6 +38,7 @@ from hsworker.budget import Share
 from hsworker.lease import LeaseKeeper
 from hsworker.progress import Send, ShardProgress
 from hsworker.sample import Way, dump_bytes, process
+from hsworker.times import ENGINE, VOLUME, complaint
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class ShardRun:
         self._given_up: dict[int, GivenUp] = {}
         self._hopeless: list[GivenUp] = []
         self._last_commit = time.monotonic()
+        self._complained = False
 
     def run(self) -> Outcome:
         """Does what is left of the shard. Raises nothing for a sample's sake; see ``Outcome.stopped_by``."""
@@ -190,6 +192,7 @@ class ShardRun:
                     continue
                 self._await(progress, BUDGET_POLL if send is not None else self._pause(progress))
                 self._commit_when_due(progress)
+                self._complain_of_the_volume()
             self.share.declare(wants=False, fence=self.keeper.lease.fence)
 
     def _take(self, send: Send, samples: dict[int, Sample]) -> bool:
@@ -229,6 +232,13 @@ class ShardRun:
         assert event.error is not None
         progress.failed(event.index, event.error, time.monotonic())
         log.debug("run %s shard %d sample %d: %s", self.info.run, self.shard, event.index, event.error)
+
+    def _complain_of_the_volume(self) -> None:
+        """Once a lease: a slow volume stops nothing, so nobody would ask why."""
+        text = "" if self._complained else complaint(self.way.times[ENGINE], self.way.times[VOLUME])
+        if text:
+            self._complained = True
+            log.warning("run %s shard %d: %s", self.info.run, self.shard, text)
 
     def _commit_when_due(self, progress: ShardProgress) -> None:
         due = time.monotonic() - self._last_commit >= self.settings.commit_every

@@ -114,11 +114,14 @@ class Station:
                     may_publish=keeper.check, answered=answered,
                 )  # fmt: skip
 
-            outcome = ShardRun(
+            shard_run = ShardRun(
                 run.info, run.layout, run.ledger, keeper, share, self.settings, way, report, self.pin.stop_path.exists
-            ).run()
+            )
+            outcome = shard_run.run()
         level = logging.INFO if outcome.stopped_by is None else logging.WARNING
-        log.log(level, "run %s shard %d lease %d: %s", run.info.run, shard, granted.fence, outcome)
+        times = str(shard_run.way.times)
+        spent = f" ({times} a sample)" if times else ""
+        log.log(level, "run %s shard %d lease %d: %s%s", run.info.run, shard, granted.fence, outcome, spent)
         return outcome
 
     # --- the engine --------------------------------------------------------------------------------------
