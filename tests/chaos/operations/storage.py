@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 PIECE = 1 << 24
 SMALLEST = 1 << 12
@@ -19,27 +21,34 @@ PATIENCE = 20.0
 
 @dataclass(slots=True)
 class Fill:
-    """Takes all that is free in the file system of `directory`. undo gives it back."""
+    """Takes all that is free in the file system of `directory`, and what others free meanwhile. undo gives it back."""
 
     directory: Path
-    filler: Path | None = field(default=None)
+    filler: Path | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
 
     def apply(self) -> str:
         free = os.statvfs(self.directory)
         assert free.f_bavail * free.f_frsize < LARGEST_FREE, f"{self.directory} is no small file system of a test"
         self.filler = self.directory / f".filler-{uuid.uuid4().hex[:8]}"
-        with self.filler.open("xb") as file:
-            size = grow(file.fileno(), 0)
-            # Whoever is at work there removes as well as writes; what that frees is taken too.
-            for _ in range(5):
-                time.sleep(0.05)
-                size = grow(file.fileno(), size)
+        file = self.filler.open("xb")
+        size = grow(file.fileno(), 0)
+        self.thread = threading.Thread(target=self._stay_full, args=(file, size), daemon=True)
+        self.thread.start()
         return f"{size >> 20} MiB taken"
 
+    def _stay_full(self, file: IO[bytes], size: int) -> None:
+        """Whoever is at work there removes as well as writes."""
+        with file:
+            while not self.over.wait(0.01):
+                size = grow(file.fileno(), size)
+
     def undo(self) -> None:
-        if self.filler is not None:
+        self.over.set()
+        if self.thread is not None and self.filler is not None:
+            self.thread.join()
             self.filler.unlink(missing_ok=True)
-            self.filler = None
 
 
 def grow(descriptor: int, size: int) -> int:
