@@ -136,8 +136,8 @@ def publish_one(source: Path, index: int, tokens: int, target: Path) -> None:
     publish(
         Publication(
             source=source, dump=parse_header(head[: LENGTH_BYTES + header_length(head)]), meta=meta_of(index, tokens),
-            run=RUN, index=index, id=f"id-{index}", loss_mask=bytes(tokens), final=target / f"{index}.safetensors",
-            mark="bench",
+            run=RUN, index=index, id=f"id-{index}", ids=array.array("q", range(tokens)).tobytes(),
+            loss_mask=bytes(tokens), final=target / f"{index}.safetensors", mark="bench",
         ),
         lambda: None,
     )  # fmt: skip

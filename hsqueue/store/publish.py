@@ -11,10 +11,10 @@ from typing import IO
 
 import xxhash
 
-from hsqueue.contracts.dump import DumpMeta
-from hsqueue.contracts.errors import DumpMalformed, DumpMissing, LeaseLost
+from hsqueue.contracts.dump import INPUT_IDS, DumpMeta
+from hsqueue.contracts.errors import DumpMalformed, DumpMismatch, DumpMissing, LeaseLost
 from hsqueue.contracts.sample import Published
-from hsqueue.contracts.tensorfile import TensorFile
+from hsqueue.contracts.tensorfile import TensorFile, TensorSpec
 from hsqueue.store.files import commit_link, discard, make_directory, temporary_name, volume_error
 from hsqueue.store.samplefile import (
     CHECKSUM_DIGITS,
@@ -31,7 +31,8 @@ CHUNK_BYTES = 4 << 20
 @dataclass(frozen=True, slots=True)
 class Publication:
     """What to publish and where. source: the dump's file. dump, meta: its parsed header.
-    loss_mask: bytes [S]. final: the published name. mark: of the attempt, for the temporary name.
+    ids: the planned token ids, int64 [S], as bytes. loss_mask: bytes [S]. final: the published name. mark: of the
+    attempt, for the temporary name.
     """
 
     source: Path
@@ -40,6 +41,7 @@ class Publication:
     run: str
     index: int
     id: str
+    ids: bytes
     loss_mask: bytes
     final: Path
     mark: str
@@ -50,8 +52,9 @@ def publish(job: Publication, may_publish: Callable[[], None]) -> Published:
 
     may_publish: called just before the link; raises where the lease is lost, and then nothing is published.
     Where another attempt has published the sample already, that file is kept and returned.
-    Raises VolumeUnusable; DumpMissing where the dump went away; LeaseLost where another worker took the shard and
-    cleared this one's temporary file; DumpMalformed where the file that another attempt published is damaged.
+    Raises VolumeUnusable; DumpMissing where the dump went away; DumpMismatch where the copy holds other token ids;
+    LeaseLost where another worker took the shard and cleared this one's temporary file; DumpMalformed where the file
+    that another attempt published is damaged.
     """
     make_directory(job.final.parent)
     temporary = temporary_name(job.final, job.mark)
@@ -99,15 +102,23 @@ def _write(job: Publication, source: IO[bytes], temporary: Path) -> Published:
         return sample_header(tensors, sample_metadata(job.run, job.index, job.id, job.meta, checksum))
 
     start = len(header("0" * CHECKSUM_DIGITS))
-    with temporary.open("xb", buffering=0) as target:
+    with temporary.open("x+b", buffering=0) as target:
         os.lseek(target.fileno(), start, os.SEEK_SET)
         checksum = _copy_payload(source.fileno(), job.dump, target.fileno(), job.loss_mask)
+        _require_ids(job, tensors, target.fileno(), start)
         final_header = header(checksum)
         os.lseek(target.fileno(), 0, os.SEEK_SET)
         _write_all(target.fileno(), memoryview(final_header))
         os.fsync(target.fileno())
     size = start + tensors[-1].end
     return Published(job.index, job.meta.num_tokens, size, digest_of(final_header))
+
+
+def _require_ids(job: Publication, tensors: tuple[TensorSpec, ...], target: int, start: int) -> None:
+    """A dump is matched before it is copied; whatever happened to it in between, the copy is what counts."""
+    ids = next(spec for spec in tensors if spec.name == INPUT_IDS)
+    if os.pread(target, ids.end - ids.begin, start + ids.begin) != job.ids:
+        raise DumpMismatch("the dump became another one while it was copied", sample=job.source)
 
 
 def _copy_payload(source: int, dump: TensorFile, target: int, loss_mask: bytes) -> str:

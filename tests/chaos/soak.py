@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -129,7 +130,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--prompts", type=Path, help="a file of your own instead of variations of the examples")
     parser.add_argument("--volume-gib", type=int, default=9)
     parser.add_argument("--work", type=Path, help="where to work; default: a directory that goes afterwards")
-    parser.add_argument("--out", type=Path, default=Path("soak"), help="for report.json and report.md")
+    parser.add_argument("--out", type=Path, default=Path("soak"), help="for report.json, report.md and logs")
     given = parser.parse_args(arguments)
     plan = Plan(
         given.seed, given.samples, given.faults, given.shard_size, given.volume_gib << 30,
@@ -137,7 +138,11 @@ def main(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=given.work, ignore_cleanup_errors=True) as work:
-        verdict, records = soak(plan, Path(work), lambda line: print(time.strftime("%H:%M:%S"), line, flush=True))
+        try:
+            verdict, records = soak(plan, Path(work), lambda line: print(time.strftime("%H:%M:%S"), line, flush=True))
+        finally:
+            for log in Path(work).glob("cluster/*.log"):
+                shutil.copy(log, given.out)
     (given.out / "report.json").write_text(to_json(verdict, records))
     (given.out / "report.md").write_text(to_markdown(verdict, records))
     print(to_markdown(verdict, records))

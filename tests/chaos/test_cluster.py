@@ -11,8 +11,8 @@ import pytest
 from tests.chaos.cluster.cluster import REDIS_PORT, Cluster, Shape, cluster
 from tests.chaos.cluster.namespaces import HEAD, require_namespaces
 from tests.chaos.evidence import fences, standing
-from tests.chaos.operations.network import Unplug
-from tests.chaos.operations.storage import Fill, ReadOnly
+from tests.chaos.operations.network import Relayed, Unplug
+from tests.chaos.operations.storage import Fill, Gone, ReadOnly
 from tests.support.asking import await_true
 from tests.support.cli import QUICK
 from tests.support.prompts import Reference, half_alike, published, token_prompts, wrong_samples
@@ -94,6 +94,26 @@ def planned_again(c: Cluster, tmp_path: Path) -> Path:
     c.plan(token_prompts(tmp_path / "more.jsonl", half_alike(COUNT), seed=9), root, 10)
     c.enqueue(root)
     return root
+
+
+def test_a_worker_that_can_go_on_while_redis_is_away_goes_on(tmp_path: Path) -> None:
+    """Its volume goes and comes back; when it is back, and the worker takes messages again, Redis is out of reach."""
+    with cluster(replace(SLOW, nodes=1), tmp_path / "cluster", volume=tmp_path / "volume") as c:
+        root = planned(c, tmp_path / "volume")
+        c.wait_for_workers()
+        c.enqueue(root)
+        (one,) = c.nodes
+        c.wait(lambda: len(published(root)) > 10, "nothing is published")
+        volume, redis = Gone(tmp_path / "volume", one.node.prefix), Relayed(one.redis, "cut")
+        volume.apply()
+        pause = one.dump_dir / ".hsqueue" / "paused"
+        c.wait(lambda: "Canceling queue" in one.workers[0].tail(), "the worker does not pause")
+        redis.apply()
+        volume.undo()
+        c.wait(lambda: not pause.exists(), "the worker does not resume")
+        redis.undo()
+        c.finish(root)
+        assert_right(root)
 
 
 @pytest.mark.parametrize("kind", [Fill, ReadOnly])

@@ -81,7 +81,7 @@ class Volume:
         job = Publication(
             source=source, dump=parse_header(data[: LENGTH_BYTES + header_length(data)]),
             meta=make_meta(str(rid), sample.tokens), run=self.info.run, index=index, id=sample.id,
-            loss_mask=sample.loss_mask, final=self.path(index), mark="m",
+            ids=sample.input_ids.tobytes(), loss_mask=sample.loss_mask, final=self.path(index), mark="m",
         )  # fmt: skip
         return replace(job, **other)  # type: ignore[arg-type]
 

@@ -94,7 +94,7 @@ def _die_with_parent(**_: Any) -> None:
 def _start_threads(sender: Any = None, **_: Any) -> None:
     here = station()
     queue = here.card.target.queue
-    _threads.append(Watch(here, app, str(sender.hostname), queue))
+    _threads.append(Watch(here, sender, queue))
     _threads.append(Reaper(app, here.client, redis_url, settings.requeue_grace))
     for thread in _threads:
         thread.start()

@@ -21,9 +21,7 @@ class State(Enum):
 class Action(Enum):
     """What a transition asks of the worker's main process, in this order."""
 
-    STOP_CONSUMING = "stop consuming"
     CLEAR_PAUSE = "clear the pause"
-    CONSUME = "consume"
     TELL = "tell how the worker stands"
 
 
@@ -57,6 +55,11 @@ class Life:
     pause: Pause | None = None
 
     @property
+    def consumes(self) -> bool:
+        """Whether it is to take messages. A state, to be brought about again and again, since asking once can fail."""
+        return self.state is State.SERVING
+
+    @property
     def reason(self) -> str:
         """Why it is paused, for people; empty in other states."""
         return self.pause.reason if self.pause else ""
@@ -69,9 +72,9 @@ class Life:
             return Life(State.STOPPING), (Action.TELL,)
         if seen.pause is None:
             # A pause that somebody took away by hand ends like one whose cause is gone.
-            return (self, ()) if self.state is State.SERVING else (Life(), (Action.CONSUME, Action.TELL))
+            return (self, ()) if self.state is State.SERVING else (Life(), (Action.TELL,))
         if self.state is State.SERVING:
-            return Life(State.PAUSED, seen.pause), (Action.STOP_CONSUMING, Action.TELL)
+            return Life(State.PAUSED, seen.pause), (Action.TELL,)
         if seen.recovered:
-            return Life(), (Action.CLEAR_PAUSE, Action.CONSUME, Action.TELL)
+            return Life(), (Action.CLEAR_PAUSE, Action.TELL)
         return Life(State.PAUSED, seen.pause), (Action.TELL,) if seen.pause != self.pause else ()

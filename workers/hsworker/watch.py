@@ -30,11 +30,12 @@ WATCH_SECONDS = 0.5
 
 
 class Watch(threading.Thread):
-    """celery: the application. hostname: Celery's name of this worker. queue: what it consumes."""
+    """consumer: Celery's, of this process. queue: what it consumes."""
 
-    def __init__(self, station: Station, celery: Any, hostname: str, queue: str) -> None:
+    def __init__(self, station: Station, consumer: Any, queue: str) -> None:
         super().__init__(name="watch", daemon=True)
-        self.station, self.celery, self.hostname, self.queue = station, celery, hostname, queue
+        self.station, self.consumer, self.queue = station, consumer, queue
+        self.hostname = str(consumer.hostname)
         self.stopping = threading.Event()
         self.life = Life()
 
@@ -44,6 +45,7 @@ class Watch(threading.Thread):
             now = time.monotonic()
             try:
                 self._look()
+                self._steer()
                 if now >= next_beat:
                     self._beat()
                     next_beat = now + HEARTBEAT_SECONDS
@@ -81,15 +83,23 @@ class Watch(threading.Thread):
         return Seen(pause, recovered, pin.stop_path.exists())
 
     def _do(self, action: Action) -> None:
-        control, here = self.celery.control, [self.hostname]
-        if action is Action.STOP_CONSUMING:
-            control.cancel_consumer(self.queue, destination=here)
-        elif action is Action.CLEAR_PAUSE:
+        if action is Action.CLEAR_PAUSE:
             self.station.pin.pause_path.unlink(missing_ok=True)
-        elif action is Action.CONSUME:
-            control.add_consumer(self.queue, destination=here)
-        else:
+        elif action is Action.TELL:
             self._beat()
+
+    def _steer(self) -> None:
+        """Has the consumer take messages while the worker serves, and none while it is paused.
+
+        Not by Celery's broadcasts, which are lost while the connection to Redis is; and looked at every time, since
+        what is asked of a consumer that is just reconnecting may come to nothing.
+        """
+        tasks = self.consumer.task_consumer
+        if tasks is None or self.life.state is State.STOPPING:
+            return
+        if bool(tasks.consuming_from(self.queue)) != self.life.consumes:
+            change = self.consumer.add_task_queue if self.life.consumes else self.consumer.cancel_task_queue
+            self.consumer.call_soon(change, self.queue)
 
     def _recovered(self, pause: Pause) -> bool:
         if pause.kind == "volume":

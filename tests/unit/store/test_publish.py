@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import array
 import errno
 import os
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import xxhash
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from hsqueue.contracts.errors import DumpMalformed, LeaseLost, VolumeUnusable
+from hsqueue.contracts.errors import DumpMalformed, DumpMismatch, LeaseLost, VolumeUnusable
 from hsqueue.store.publish import publish
 from hsqueue.store.samplefile import read_sample_header
 from tests.support.volume import Volume
@@ -44,6 +45,19 @@ def test_safetensors_reads_the_dumps_tensors_and_the_loss_mask(volume: Volume) -
     assert found["input_ids"].tolist() == volume.samples[1].input_ids.tolist()
     assert mask.dtype == torch.uint8
     assert bytes(mask.tolist()) == volume.samples[1].loss_mask
+
+
+def test_a_dump_that_became_another_after_it_was_matched_is_not_published(volume: Volume) -> None:
+    """Same header, same length, other rows: nothing but the copy's own token ids can tell."""
+    job = volume.publication(1)
+    other = array.array("q", volume.samples[1].input_ids)
+    other[-1] += 1
+    data = job.source.read_bytes()
+    start = job.dump.size + job.dump.tensors["input_ids"].begin
+    job.source.write_bytes(data[:start] + other.tobytes() + data[start + len(other) * 8 :])
+    with pytest.raises(DumpMismatch, match="became another"):
+        publish(job, granted)
+    assert list(job.final.parent.iterdir()) == []
 
 
 def test_the_metadata_say_whose_states_these_are(volume: Volume) -> None:

@@ -13,8 +13,8 @@ from hsworker.life import Action, Life, Pause, Seen, State
 ENGINE = Pause("engine", "", "the engine is gone")
 VOLUME = Pause("volume", "/run", "the volume is full")
 SERVING, PAUSED, STOPPING = Life(), Life(State.PAUSED, ENGINE), Life(State.STOPPING)
-PAUSE = (Action.STOP_CONSUMING, Action.TELL)
-RESUME = (Action.CLEAR_PAUSE, Action.CONSUME, Action.TELL)
+PAUSE = (Action.TELL,)
+RESUME = (Action.CLEAR_PAUSE, Action.TELL)
 
 TRANSITIONS = [
     (SERVING, Seen(), SERVING, ()),
@@ -25,7 +25,7 @@ TRANSITIONS = [
     (PAUSED, Seen(pause=ENGINE), PAUSED, ()),
     (PAUSED, Seen(pause=VOLUME), Life(State.PAUSED, VOLUME), (Action.TELL,)),
     (PAUSED, Seen(pause=ENGINE, recovered=True), SERVING, RESUME),
-    (PAUSED, Seen(), SERVING, (Action.CONSUME, Action.TELL)),
+    (PAUSED, Seen(), SERVING, (Action.TELL,)),
     (PAUSED, Seen(pause=ENGINE, recovered=True, stopping=True), STOPPING, (Action.TELL,)),
     (STOPPING, Seen(), STOPPING, ()),
     (STOPPING, Seen(pause=ENGINE), STOPPING, ()),
@@ -54,19 +54,8 @@ def test_every_state_meets_everything_that_can_be_seen() -> None:
         assert (after.pause is not None) == (after.state is State.PAUSED)
 
 
-@given(LOOKS)
-def test_consuming_stops_and_begins_in_turn_and_follows_the_state(looks: list[Seen]) -> None:
-    life, consuming = Life(), True
-    for seen in looks:
-        life, actions = life.next(seen)
-        if Action.STOP_CONSUMING in actions:
-            assert consuming
-            consuming = False
-        if Action.CONSUME in actions:
-            assert not consuming
-            consuming = True
-        if life.state is not State.STOPPING:
-            assert consuming == (life.state is State.SERVING)
+def test_a_worker_takes_messages_only_while_it_serves() -> None:
+    assert [life.consumes for life in (SERVING, PAUSED, STOPPING)] == [True, False, False]
 
 
 @given(LOOKS)
