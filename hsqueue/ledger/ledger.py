@@ -119,6 +119,11 @@ class Ledger:
             found["queue"], int(found["epoch"]),
         )  # fmt: skip
 
+    def is_forgotten(self) -> bool:
+        """Whether this Redis knows nothing of the run, not even that it was dropped."""
+        with redis_errors(self.url):
+            return not self.client.hexists(RUNS, self.run)
+
     def counts(self, total: int) -> Counts:
         with redis_errors(self.url):
             found = cast(dict[str, str], self.client.hgetall(self.keys.counts))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hsqueue.contracts.card import CARD_NAME
+from hsqueue.contracts.errors import EngineRefused
 from hsqueue.contracts.message import ShardMessage
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import reconcile
@@ -132,3 +133,43 @@ def test_a_run_whose_volume_is_away_pauses_the_worker(make: Make, known: Ledger,
     assert pause is not None
     assert pause.kind == "volume"
     assert not volume.layout.root.exists()
+
+
+def test_a_run_that_redis_lost_before_any_reaper_saw_it_is_rebuilt_by_who_works_at_it(
+    make: Make, known: Ledger, volume: Volume, redis: RedisServer
+) -> None:
+    station = make()
+    work(station, volume.info.run, 0)
+    station.pin.pause_path.unlink()
+    volume.publish(2)
+    redis.client().flushall()
+    work(station, volume.info.run, 1)
+    info = known.info()
+    assert info is not None
+    assert info.epoch == 2
+    assert known.done_in(range(4)) == {2}
+
+
+def test_a_lease_lost_with_all_of_redis_is_a_reason_to_rebuild(
+    make: Make, known: Ledger, volume: Volume, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    station = make(lease_ttl=0.6, dump_timeout=0.1)
+    monkeypatch.setattr(station.engine, "prefill", lambda *_: _lose_everything(redis))
+    assert "is lost" in work(station, volume.info.run, 0)
+    info = known.info()
+    assert info is not None
+    assert info.epoch == 2
+
+
+def test_a_dropped_run_is_not_rebuilt_by_a_worker(make: Make, known: Ledger, volume: Volume) -> None:
+    station = make()
+    work(station, volume.info.run, 0)
+    station.pin.pause_path.unlink()
+    known.drop()
+    assert "knows no run" in work(station, volume.info.run, 1)
+    assert known.info() is None
+
+
+def _lose_everything(redis: RedisServer) -> None:
+    redis.client().flushall()
+    raise EngineRefused("not now")

@@ -23,6 +23,7 @@ from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.message import ShardMessage
 from hsqueue.ledger.connect import connect
 from hsqueue.ledger.ledger import Ledger, Refusal
+from hsqueue.ledger.rebuild import reconcile
 from hsqueue.planning.plan import load_run
 from hsqueue.planning.target import read_card
 from hsqueue.settings import Settings
@@ -91,6 +92,8 @@ class Station:
             return f"skipped: {outcome.why} {outcome.holder}".rstrip()
         if outcome.stopped_by is not None:
             self._pause_for(outcome.stopped_by, message)
+        if isinstance(outcome.stopped_by, LeaseLost):
+            self._rebuild_if_lost(run)
         return str(outcome)
 
     def _lease_and_run(
@@ -154,6 +157,8 @@ class Station:
 
     def _open(self, run: str) -> OpenRun:
         ledger = Ledger(self.client, self.redis_url, run)
+        if run in self._runs:
+            self._rebuild_if_lost(self._runs[run])
         known = ledger.info()
         if known is None:
             raise RunNotFound(f"Redis knows no run {run}", do="Run hsqueue enqueue RUN; it rebuilds the ledger.")
@@ -165,6 +170,15 @@ class Station:
             self._check_fit(info)
             self._runs[run] = OpenRun(info, RunLayout(root), ledger)
         return self._runs[run]
+
+    def _rebuild_if_lost(self, run: OpenRun) -> None:
+        """A run may be lost before any reaper has seen it; whoever works at it has."""
+        try:
+            if run.ledger.is_forgotten():
+                log.warning("run %s: Redis lost its ledger; rebuilding it from the volume", run.info.run)
+                reconcile(self.client, self.redis_url, run.layout, run.info)
+        except HsqueueError as error:
+            log.warning("run %s: %s", run.info.run, error)
 
     def _inside_volumes(self, root: Path) -> Path:
         volumes = [volume.resolve() for volume in self.settings.volumes]
