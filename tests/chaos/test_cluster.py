@@ -105,12 +105,15 @@ def test_a_worker_that_can_go_on_while_redis_is_away_goes_on(tmp_path: Path) -> 
         (one,) = c.nodes
         c.wait(lambda: len(published(root)) > 10, "nothing is published")
         volume, redis = Gone(tmp_path / "volume", one.node.prefix), Relayed(one.redis, "cut")
-        volume.apply()
         pause = one.dump_dir / ".hsqueue" / "paused"
+        volume.apply()
         c.wait(lambda: "Canceling queue" in one.workers[0].tail(), "the worker does not pause")
+        c.wait(lambda: c.holders(root) == {}, "its shards are not given back")
         redis.apply()
+        c.wait(lambda: "(1/None)" in one.workers[0].tail(), "Celery does not notice")
         volume.undo()
         c.wait(lambda: not pause.exists(), "the worker does not resume")
+        c.wait(lambda: "(2/None)" in one.workers[0].tail(), "Celery does not try again")
         redis.undo()
         c.finish(root)
         assert_right(root)

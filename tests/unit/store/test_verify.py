@@ -163,7 +163,7 @@ def test_states_of_another_prompt_of_the_same_length_are_found(volume: Volume, p
     job = volume.publication(0)
     job.source.write_bytes(dump_file_bytes(job.meta.rid, sample))
     mask = mine.loss_mask if part == "input_ids" else bytes(1 - b for b in mine.loss_mask)
-    done = [publish(replace(job, loss_mask=mask), lambda: None), *volume.publish(1, 2)]
+    done = [publish(replace(job, ids=sample.input_ids.tobytes(), loss_mask=mask), lambda: None), *volume.publish(1, 2)]
     volume.write_manifest(0, done)
     assert check(volume).clean
     assert wrong(check(volume, deep=True)) == [(0, "sample")]
