@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hsqueue.contracts.errors import HsqueueError
-from hsqueue.ledger.connect import masked, redis_errors, require_redis
+from hsqueue.ledger.address import masked
+from hsqueue.ledger.connect import redis_errors, require_redis
 from hsqueue.planning.plan import load_run
 from hsqueue.store.files import commit_link, fsync_directory, volume_error
 

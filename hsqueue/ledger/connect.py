@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from hsqueue.contracts.errors import RedisUnreachable, UsageError
+from hsqueue.ledger.address import SHAPE, masked, parse_redis_url
 
 KEEPING = "noeviction"
 SOCKET_TIMEOUT = 10.0
 """Seconds. Without one a half-open connection hangs its user for ever."""
-
-
-def masked(url: str) -> str:
-    """`url` with its password hidden, for messages."""
-    parts = urlsplit(url)._replace(query="", fragment="")
-    if parts.password is None:
-        return urlunsplit(parts)
-    host = parts.netloc.rsplit("@", 1)[-1]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
 
 
 @contextmanager
@@ -57,9 +48,10 @@ def connect(url: str, *, retries: int = 3) -> redis.Redis:
 
     Raises UsageError for a URL that is none of Redis'.
     """
+    address = parse_redis_url(url)
     try:
         return redis.Redis.from_url(
-            url,
+            address.url,
             decode_responses=True,
             socket_timeout=SOCKET_TIMEOUT,
             socket_connect_timeout=5.0,
@@ -67,11 +59,10 @@ def connect(url: str, *, retries: int = 3) -> redis.Redis:
             health_check_interval=5,
             client_name="hsqueue-ledger",
             retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), retries),
+            **(address.tls or {}),
         )
     except ValueError as error:
-        raise UsageError(
-            f"HSQ_REDIS_URL is not understood ({error})", do="Write it as redis://:PASSWORD@HOST:6379/0."
-        ) from None
+        raise UsageError(f"HSQ_REDIS_URL is not understood ({error})", do=f"Write it as {SHAPE}.") from None
 
 
 def require_redis(url: str) -> redis.Redis:

@@ -8,19 +8,24 @@ from __future__ import annotations
 from celery import Celery
 
 from hsqueue.contracts.message import TASK_NAME
+from hsqueue.ledger.address import parse_redis_url
 
 BROKER_PREFIX = "hsq:broker:"
 
 
 def make_app(redis_url: str) -> Celery:
-    """The application for the Redis at `redis_url`; workers and producers use the same."""
-    app = Celery("hsqueue", broker=redis_url)
+    """The application for the Redis at `redis_url`; workers and producers use the same. Raises UsageError."""
+    address = parse_redis_url(redis_url)
+    app = Celery("hsqueue", broker=address.url)
     app.conf.update(
         # The ledger holds results; a result backend would hold them twice and lose them with Redis.
         result_backend=None,
         task_ignore_result=True,
         task_serializer="json",
         accept_content=["json"],
+        event_serializer="json",
+        # Without this Celery would talk to rediss:// in the clear.
+        broker_use_ssl=dict(address.tls) if address.tls else None,
         # Acknowledged after the work; attempts are counted at the lease, since Celery's own count stays at 0
         # for a task that kills its child.
         task_acks_late=True,

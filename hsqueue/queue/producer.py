@@ -10,7 +10,7 @@ from celery import Celery
 from hsqueue.contracts.errors import RedisUnreachable
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.message import TASK_NAME, ShardMessage, task_id
-from hsqueue.ledger.connect import masked
+from hsqueue.ledger.address import masked
 from hsqueue.ledger.ledger import Ledger
 
 CLAIM = 100

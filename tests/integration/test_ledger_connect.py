@@ -12,7 +12,8 @@ import pytest
 
 from hsqueue.contracts.errors import RedisUnreachable, UsageError
 from hsqueue.ledger import connect as connecting
-from hsqueue.ledger.connect import connect, masked, require_redis
+from hsqueue.ledger.address import masked
+from hsqueue.ledger.connect import connect, require_redis
 from hsqueue.ledger.ledger import Ledger
 from tests.support.ledger import INFO, SAMPLES, done, granted
 from tests.support.redis import RedisServer, free_port, redis_server
