@@ -20,6 +20,8 @@ from hsqueue.local.processes import die_with_parent
 from hsqueue.settings import load_settings
 
 END_SECONDS = 3.0
+OPENING = ("FLOWER_UNAUTHENTICATED_API", "FLOWER_DEBUG", "FLOWER_LOGGING")
+"""Variables by which Flower would open its API, or show its settings with the password among them."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -47,7 +49,7 @@ def flower(
     say(f"Flower: http://{address}:{port}")
     # By the environment, since a command line can be read by every user of the machine.
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in OPENING},
         "HSQ_REDIS_URL": url,
         "FLOWER_BASIC_AUTH": f"{settings.flower_user}:{password}",
         "FLOWER_READ_ONLY": "true" if read_only else "false",
