@@ -17,6 +17,7 @@ from hsqueue.contracts.message import TASK_NAME, ShardMessage
 from hsqueue.queue.app import make_app
 from hsqueue.queue.reaper import Reaper
 from hsqueue.settings import load_settings
+from hsworker.consumer import CarefulConsumer
 from hsworker.pinning import Pin
 from hsworker.station import Station
 from hsworker.watch import Watch
@@ -28,6 +29,7 @@ if settings.redis_url is None:
     raise UsageError("HSQ_REDIS_URL is not set", do="Set it to the Redis of the queue; see ops/hsqueue.env.")
 redis_url = settings.redis_url.get_secret_value()
 app = make_app(redis_url)
+app.conf.worker_consumer = CarefulConsumer
 
 REPORT_SECONDS = 1.0
 DRAIN_POLL = 0.1
@@ -81,7 +83,7 @@ app.Worker = DrainingWorker
 def _configure_logging(loglevel: int | str | None = None, **_: Any) -> None:
     from hsqueue.logs import configure
 
-    configure(settings.log, loglevel or logging.INFO)
+    configure(settings.log, loglevel or logging.INFO, settings.secrets)
 
 
 @worker_process_init.connect  # type: ignore[untyped-decorator]
@@ -95,7 +97,7 @@ def _start_threads(sender: Any = None, **_: Any) -> None:
     here = station()
     queue = here.card.target.queue
     _threads.append(Watch(here, sender, queue))
-    _threads.append(Reaper(app, here.client, redis_url, settings.requeue_grace))
+    _threads.append(Reaper(app, here.client, redis_url, settings.requeue_grace, volumes=settings.volumes))
     for thread in _threads:
         thread.start()
 
