@@ -6,6 +6,7 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import (
@@ -62,6 +63,13 @@ class Settings(BaseSettings):
     flower_user: str = Field("hsqueue", description="User name for Flower.")
     flower_password: SecretStr | None = Field(None, description="Password for Flower. None: made and shown once.")
     log: Literal["human", "json"] = Field("human", description="Form of the log lines.")
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Passwords, for logs to hide."""
+        url = urlsplit(self.redis_url.get_secret_value()) if self.redis_url else None
+        found = [unquote(url.password)] if url and url.password else []
+        return (*found, *([self.flower_password.get_secret_value()] if self.flower_password else []))
 
     @classmethod
     def settings_customise_sources(

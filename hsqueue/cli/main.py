@@ -28,6 +28,7 @@ from hsqueue.cli.console import err
 from hsqueue.cli.exits import COMPLETE, FAULT, INCOMPLETE, USAGE
 from hsqueue.contracts.errors import HsqueueError, UsageError
 from hsqueue.logs import configure
+from hsqueue.settings import load_settings
 
 app = typer.Typer(
     name="hsqueue",
@@ -56,7 +57,15 @@ def common(
     ),
 ) -> None:
     """Verified hidden states out of SGLang servers, for training EAGLE-3 drafters."""
-    configure(os.environ.get("HSQ_LOG", "human"), logging.DEBUG if verbose else logging.WARNING)
+    configure(os.environ.get("HSQ_LOG", "human"), logging.DEBUG if verbose else logging.WARNING, _secrets())
+
+
+def _secrets() -> tuple[str, ...]:
+    """Wrong settings are for the command to name, not for the line before it."""
+    try:
+        return load_settings().secrets
+    except (UsageError, ValueError):
+        return ()
 
 
 class Interrupted(BaseException):

@@ -31,7 +31,7 @@ def worker(
     from hsworker.pinning import Pin
 
     settings = load_settings(dump_dir=dump_dir, max_in_flight=max_in_flight)
-    configure(settings.log, "INFO")
+    configure(settings.log, "INFO", settings.secrets)
     if max_in_flight is not None:
         # The worker's processes read their settings anew.
         import os
