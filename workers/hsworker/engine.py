@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import Any, cast
 
 import requests
@@ -12,6 +14,21 @@ from hsworker.matching import Response, parse_response
 
 CONNECT_TIMEOUT = 5.0
 QUICK_TIMEOUT = 10.0
+ANSWER_LIMIT = 16 << 20
+"""Bytes; what an engine says of a request is a few kilobytes, since its states go another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """status: of HTTP. body: all of it."""
+
+    status: int
+    body: bytes
+
+    @property
+    def message(self) -> str:
+        """The body in one short line."""
+        return " ".join(self.body[:1000].decode(errors="replace").split())[:200]
 
 
 class EngineClient:
@@ -20,6 +37,9 @@ class EngineClient:
     def __init__(self, url: str, *, connections: int = 4, timeout: float = 600.0) -> None:
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"engine URL {url!r} is not understood", do="Write it as http://HOST:PORT.")
+        if "@" in url or "?" in url or "#" in url:
+            # It is shown in logs, in Redis and by hsqueue status.
+            raise UsageError("an engine URL may hold no password and no query", do="Write it as http://HOST:PORT.")
         self.url, self.timeout = url.rstrip("/"), timeout
         self.session = requests.Session()
         self.session.trust_env = False
@@ -40,7 +60,7 @@ class EngineClient:
             "stream": False,
         }
         try:
-            answer = self.session.post(f"{self.url}/generate", json=body, timeout=(CONNECT_TIMEOUT, self.timeout))
+            answer = self._call("POST", "generate", (CONNECT_TIMEOUT, self.timeout), body)
         except requests.Timeout:
             self.abort(rid)
             raise RequestTimeout(
@@ -49,19 +69,19 @@ class EngineClient:
             ) from None  # fmt: skip
         except requests.RequestException as error:
             raise EngineDown(f"{self.url} dropped the connection ({type(error).__name__})", sample=rid) from None
-        if answer.status_code == 400:
-            raise SampleRefused(f"{self.url} refuses the prompt: {_message(answer)}", sample=rid)
-        if answer.status_code != 200:
-            raise EngineRefused(f"{self.url} answered {answer.status_code}: {_message(answer)}", sample=rid)
+        if answer.status == 400:
+            raise SampleRefused(f"{self.url} refuses the prompt: {answer.message}", sample=rid)
+        if answer.status != 200:
+            raise EngineRefused(f"{self.url} answered {answer.status}: {answer.message}", sample=rid)
         try:
-            return parse_response(answer.json(), rid)
-        except ValueError:
+            return parse_response(json.loads(answer.body), rid)
+        except (ValueError, RecursionError):
             raise EngineRefused(f"{self.url} answered something that is not JSON", sample=rid) from None
 
     def alive(self) -> bool:
         """Whether the engine answers at all; runs no prefill."""
         try:
-            return self.session.get(f"{self.url}/model_info", timeout=(2.0, QUICK_TIMEOUT)).status_code == 200
+            return self._call("GET", "model_info", (2.0, QUICK_TIMEOUT)).status == 200
         except requests.RequestException:
             return False
 
@@ -69,10 +89,11 @@ class EngineClient:
         """SGLang's ``/server_info``. Raises EngineDown, naming what to check."""
         for page in ("server_info", "get_server_info"):
             try:
-                answer = self.session.get(f"{self.url}/{page}", timeout=(CONNECT_TIMEOUT, QUICK_TIMEOUT))
-                if answer.status_code == 200:
-                    return cast(dict[str, Any], answer.json())
-            except (requests.RequestException, ValueError) as error:
+                answer = self._call("GET", page, (CONNECT_TIMEOUT, QUICK_TIMEOUT))
+                found = json.loads(answer.body) if answer.status == 200 else None
+                if isinstance(found, dict):
+                    return cast(dict[str, Any], found)
+            except (requests.RequestException, ValueError, RecursionError) as error:
                 raise EngineDown(
                     f"no engine answers at {self.url} ({type(error).__name__})",
                     do="Start it, or correct --engine; SGLang takes minutes to load a large model.",
@@ -84,10 +105,21 @@ class EngineClient:
     def abort(self, rid: str) -> None:
         """Asks the engine to drop a request; a client that goes away does not stop its prefill."""
         try:
-            self.session.post(f"{self.url}/abort_request", json={"rid": rid}, timeout=(2.0, 2.0))
+            self._call("POST", "abort_request", (2.0, 2.0), {"rid": rid})
         except requests.RequestException:
             return
 
+    def _call(self, method: str, page: str, timeout: tuple[float, float], body: object = None) -> Answer:
+        """One request to the configured engine and to no other: a redirect is an answer like any other.
 
-def _message(answer: requests.Response) -> str:
-    return " ".join(answer.text.split())[:200]
+        Raises requests.RequestException, also for an answer longer than ANSWER_LIMIT.
+        """
+        with self.session.request(
+            method, f"{self.url}/{page}", json=body, timeout=timeout, allow_redirects=False, stream=True
+        ) as answer:
+            data = bytearray()
+            for chunk in answer.iter_content(1 << 16):
+                data += chunk
+                if len(data) > ANSWER_LIMIT:
+                    raise requests.ConnectionError(f"an answer of more than {ANSWER_LIMIT} bytes")
+            return Answer(answer.status_code, bytes(data))
