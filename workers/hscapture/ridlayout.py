@@ -83,6 +83,12 @@ def write_file(path: Path, buffers: list[memoryview]) -> None:
 def make_dump_directory(directory: Path) -> None:
     """Made private, since states are training data and /dev/shm is open to everybody on the machine."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = directory.stat()
+    if status.st_uid != os.geteuid():
+        # Whoever made it before would read every state, or put others in their place.
+        raise PermissionError(errno.EPERM, "it belongs to another user", str(directory))
+    if status.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, "other users may write to it, run chmod 700", str(directory))
 
 
 def remove_leftovers(directory: Path) -> None:

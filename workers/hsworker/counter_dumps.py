@@ -33,6 +33,8 @@ from hsworker.counter_match import Ambiguity, CounterMatcher
 from hsworker.dumps import Dump, read_dump
 
 POLL = 0.02
+META_LIMIT = 1 << 20
+"""Bytes of a meta.json; a real one is a line."""
 NAMES: Mapping[str, Sequence[str]] = {
     AUX: (AUX, "aux_hidden_state", "aux"),
     LAST: (LAST, "last_hidden_states", "hidden_states", "hidden_state", "last"),
@@ -136,7 +138,7 @@ class CounterDumps:
             for part in parts:
                 file.write(part)
         shutil.rmtree(source, ignore_errors=True)
-        return read_dump(target)
+        return read_dump(target, sample.tokens)
 
 
 def _ambiguous(ambiguity: Ambiguity, rid: RequestId) -> DumpAmbiguous:
@@ -156,9 +158,9 @@ def _scan(directory: Path) -> list[tuple[Identity, int]]:
         try:
             with path.open("rb") as file:
                 before = os.fstat(file.fileno())
-                rows = json.loads(file.read())["num_tokens"]
+                rows = json.loads(file.read(META_LIMIT))["num_tokens"]
                 status = os.fstat(file.fileno())
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
         if before.st_mtime_ns != status.st_mtime_ns:
             # Written while it was read: its time, a part of its identity, may change once more.

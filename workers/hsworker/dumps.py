@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from hsqueue.contracts.card import CARD_NAME
 from hsqueue.contracts.complaint import COMPLAINT_NAME, Complaint
 from hsqueue.contracts.dump import DUMP_FILE, INPUT_IDS, DumpMeta
-from hsqueue.contracts.errors import DumpMalformed, DumpMissing
+from hsqueue.contracts.errors import DumpDirectoryNotShared, DumpMalformed, DumpMissing
 from hsqueue.contracts.rid import RequestId, dump_directory_name, parse_rid
 from hsqueue.contracts.sample import Sample
-from hsqueue.contracts.tensorfile import LENGTH_BYTES, TensorFile, header_length, parse_header
+from hsqueue.contracts.tensorfile import ITEM_BYTES, LENGTH_BYTES, TensorFile, header_length, parse_header
 
 FIRST_PAUSE = 0.001
 LONGEST_PAUSE = 0.02
@@ -49,9 +50,52 @@ class DumpSource(Protocol):
         """Called once the request is over. orphaned: its dump was not taken and may yet appear."""
 
 
-def read_dump(path: Path) -> Dump:
-    """Reads the head and the token ids of a dump, not its states. Raises DumpMalformed, FileNotFoundError."""
-    with path.open("rb") as file:
+def require_private(directory: Path) -> None:
+    """Raises DumpDirectoryNotShared where others than this user may put dumps into `directory`."""
+    try:
+        status = directory.stat()
+    except OSError as error:
+        raise DumpDirectoryNotShared(
+            f"{directory} cannot be used ({error.strerror})", do="Give --dump-dir the engine's HSQ_DUMP_DIR."
+        ) from None
+    if status.st_uid != os.geteuid():
+        raise DumpDirectoryNotShared(
+            f"{directory} belongs to another user", expected=f"user {os.geteuid()}", found=f"user {status.st_uid}",
+            do="Run engine and worker as the same user.",
+        )  # fmt: skip
+    if status.st_mode & 0o022:
+        raise DumpDirectoryNotShared(
+            f"other users may write to {directory}", expected="mode 700", found=f"mode {status.st_mode & 0o7777:o}",
+            do=f"Run chmod 700 {directory}, or name a directory that the engine makes.",
+        )  # fmt: skip
+
+
+def open_dump(path: Path) -> IO[bytes]:
+    """Opens a plain file of this user, and nothing that leads or waits elsewhere: no link, pipe or device.
+
+    Raises DumpMalformed, FileNotFoundError.
+    """
+    if path.parent.is_symlink():
+        raise DumpMalformed("a link in place of a dump's directory", sample=path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DumpMalformed(f"a dump that cannot be opened ({error.strerror})", sample=path) from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise DumpMalformed("no plain file of this user in place of a dump", sample=path)
+    return os.fdopen(descriptor, "rb")
+
+
+def read_dump(path: Path, tokens: int) -> Dump:
+    """Reads the head and the token ids of a dump, not its states. Raises DumpMalformed, FileNotFoundError.
+
+    tokens: expected; no more token ids are read than one beyond them, however many the file claims to hold.
+    """
+    with open_dump(path) as file:
         prefix = file.read(LENGTH_BYTES)
         head = parse_header(prefix + file.read(header_length(prefix)))
         size = os.fstat(file.fileno()).st_size
@@ -61,7 +105,7 @@ def read_dump(path: Path) -> Dump:
         if ids is None:
             raise DumpMalformed("dump without token ids", sample=path)
         file.seek(head.size + ids.begin)
-        data = file.read(ids.end - ids.begin)
+        data = file.read(min(ids.end - ids.begin, (tokens + 1) * ITEM_BYTES["I64"]))
     return Dump(path, path.parent, head, DumpMeta.from_metadata(head.metadata), data)
 
 
@@ -81,7 +125,7 @@ class RidDumps:
         engine = self._engine()
         while True:
             try:
-                return read_dump(path)
+                return read_dump(path, sample.tokens)
             except FileNotFoundError:
                 if pause >= LONGEST_PAUSE and self._engine() != engine:
                     raise DumpMissing("the engine was restarted before it wrote the dump", sample=rid) from None

@@ -28,7 +28,7 @@ from hsqueue.contracts.errors import (
 from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.sample import Sample
 from hsqueue.planning.target import read_card
-from hsworker.dumps import RidDumps
+from hsworker.dumps import RidDumps, require_private
 from hsworker.engine import EngineClient
 from hsworker.matching import check_dump, check_response
 
@@ -104,6 +104,7 @@ def lock_dump_directory(pin: Pin, wait: Callable[[], None] | None = None) -> IO[
     wait: called, and then waited for as long as it takes, where another worker has the directory; None: refused.
     Raises WorkerAlreadyPinned, DumpDirectoryNotShared where the directory cannot be written.
     """
+    require_private(pin.dump_dir)
     try:
         pin.workspace.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = (pin.workspace / "lock").open("a+b")

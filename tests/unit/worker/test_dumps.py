@@ -91,7 +91,7 @@ def test_a_file_without_token_ids_is_malformed(tmp_path: Path) -> None:
     path = tmp_path / "hidden.safetensors"
     path.write_bytes(dump_file_bytes("x", SAMPLE).replace(b'"input_ids"', b'"input_idz"'))
     with pytest.raises(DumpMalformed, match="without token ids"):
-        read_dump(path)
+        read_dump(path, 5)
 
 
 def test_forgetting_removes_the_dump_of_the_request_and_no_other(dumps: RidDumps, tmp_path: Path) -> None:
