@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+LONGEST_VALUE = 600
+LONGEST_LINE = 3000
+"""Characters of an expected or found value, and of an error's line; some come from outside and have no end."""
+
 
 class Kind(StrEnum):
     """What the worker does about a failure."""
@@ -38,18 +42,27 @@ class HsqueueError(Exception):
     ) -> None:
         self.problem, self.expected, self.found, self.sample, self.do = problem, expected, found, sample, do
         parts = [problem]
-        known = [f"{word} {value}" for word, value in (("expected", expected), ("found", found)) if value is not None]
+        known = [
+            f"{word} {str(value)[:LONGEST_VALUE]}"
+            for word, value in (("expected", expected), ("found", found))
+            if value is not None
+        ]
         if known:
             parts.append(", ".join(known))
         if sample is not None:
             parts.append(f"sample {sample}")
         line = "; ".join(parts)
-        super().__init__(f"{line}. {do}" if do else line)
+        super().__init__(_one_line(f"{line}. {do}" if do else line))
 
     @property
     def name(self) -> str:
         """The class name, used as the failure's kind in the ledger and in metrics."""
         return type(self).__name__
+
+
+def _one_line(text: str) -> str:
+    """Foreign text within an error must start no line of its own in a log, and colour no terminal."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split())[:LONGEST_LINE])
 
 
 # --- samples that may work when tried again -------------------------------------------------------------
@@ -164,6 +177,10 @@ class VolumeUnusable(StopError):
 
 class RedisUnreachable(StopError):
     """Redis does not answer, refuses the password, or is configured so that it would lose data."""
+
+
+class LedgerDamaged(StopError):
+    """Redis holds something about a run that hsqueue did not write."""
 
 
 class RunNotFound(StopError):

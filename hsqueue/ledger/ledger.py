@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, cast
 
 import redis
 
-from hsqueue.contracts.errors import LeaseLost
+from hsqueue.contracts.errors import LeaseLost, LedgerDamaged
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.keys import RUNS, RunKeys
@@ -94,7 +95,7 @@ class Standing:
 class Ledger:
     """The ledger of `run` in the Redis behind `client`. url: named, masked, in errors.
 
-    Every method raises RedisUnreachable where Redis does not answer.
+    Every method raises RedisUnreachable where Redis does not answer; those that read, LedgerDamaged as well.
     """
 
     def __init__(self, client: redis.Redis, url: str, run: str) -> None:
@@ -103,21 +104,36 @@ class Ledger:
         self._scripts = {name: client.register_script((folder / f"{name}.lua").read_text()) for name in SCRIPTS}
 
     def _call(self, name: str, keys: Sequence[str], args: Iterable[str | int | float]) -> Any:
-        with redis_errors(self.url):
+        with self._read():
             return self._scripts[name](keys=list(keys), args=list(args))
+
+    @contextmanager
+    def _read(self) -> Iterator[None]:
+        """Raises RedisUnreachable, and LedgerDamaged where a reply is none that this class has written."""
+        try:
+            with redis_errors(self.url):
+                yield
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
+            raise LedgerDamaged(
+                f"Redis holds something else than the ledger of run {self.run} ({str(error)[:80]})",
+                do="Run hsqueue ledger rebuild RUN; the volume has everything that matters.",
+            ) from None
 
     # --- reading -----------------------------------------------------------------------------------------
 
     def info(self) -> LedgerInfo | None:
         """None where this Redis does not know the run."""
-        with redis_errors(self.url):
+        with self._read():
             found = cast(dict[str, str], self.client.hgetall(self.keys.info))
-        if not found:
-            return None
-        return LedgerInfo(
-            self.run, found["dir"], int(found["samples"]), int(found["shards"]), int(found["shard_size"]),
-            found["queue"], int(found["epoch"]),
-        )  # fmt: skip
+            if not found:
+                return None
+            # A name with NUL is no path, and a relative one would mean another place in every process.
+            if not found["dir"].startswith("/") or "\0" in found["dir"]:
+                raise ValueError(f"{found['dir']!r:.60} is no directory's full name")
+            return LedgerInfo(
+                self.run, found["dir"], int(found["samples"]), int(found["shards"]), int(found["shard_size"]),
+                found["queue"], int(found["epoch"]),
+            )  # fmt: skip
 
     def is_forgotten(self) -> bool:
         """Whether this Redis knows nothing of the run, not even that it was dropped."""
@@ -125,10 +141,10 @@ class Ledger:
             return not self.client.hexists(RUNS, self.run)
 
     def counts(self, total: int) -> Counts:
-        with redis_errors(self.url):
-            found = cast(dict[str, str], self.client.hgetall(self.keys.counts))
         names = ("done", "skipped", "failed", "tokens")
-        return Counts(total, *(int(found.get(name, 0)) for name in names))
+        with self._read():
+            found = cast(dict[str, str], self.client.hgetall(self.keys.counts))
+            return Counts(total, *(int(found.get(name, 0)) for name in names))
 
     def done_in(self, indices: range) -> set[int]:
         """Indices within `indices`, which is contiguous, whose samples are done."""
@@ -155,43 +171,43 @@ class Ledger:
 
     def given_up(self, indices: Iterable[int] | None = None) -> dict[int, GivenUp]:
         """Skipped and failed samples, all or those of `indices`."""
-        with redis_errors(self.url):
+        with self._read():
             if indices is None:
                 table = cast(dict[str, str], self.client.hgetall(self.keys.given_up))
             else:
                 names = [str(index) for index in indices]
                 values = cast(list[str | None], self.client.hmget(self.keys.given_up, names)) if names else []
                 table = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        return {int(name): _given_up(int(name), value) for name, value in table.items()}
+            return {int(name): _given_up(int(name), value) for name, value in table.items()}
 
     def suspects(self, indices: Iterable[int]) -> dict[int, int]:
         """Samples of `indices` that were in flight when an engine went down, and how often."""
         names = [str(index) for index in indices]
-        with redis_errors(self.url):
+        with self._read():
             values = cast(list[str | None], self.client.hmget(self.keys.suspects, names)) if names else []
-        return {int(name): int(value) for name, value in zip(names, values, strict=True) if value is not None}
+            return {int(name): int(value) for name, value in zip(names, values, strict=True) if value is not None}
 
     def holders(self) -> dict[int, str]:
         """Shard -> owner of its lease, expired ones included."""
-        with redis_errors(self.url):
+        with self._read():
             found = cast(dict[str, str], self.client.hgetall(self.keys.holders))
-        return {int(shard): holder.split(" ", 1)[1] for shard, holder in found.items()}
+            return {int(shard): holder.split(" ", 1)[1] for shard, holder in found.items()}
 
     def live_holders(self) -> dict[int, str]:
         """Shard -> owner of a lease that has not expired."""
-        with redis_errors(self.url):
+        with self._read():
             seconds, micros = self.client.time()
             now = seconds * 1000 + micros // 1000
             live = cast(list[str], self.client.zrangebyscore(self.keys.leases, now, "+inf"))
-        held = self.holders()
-        return {int(shard): held[int(shard)] for shard in live if int(shard) in held}
+            held = self.holders()
+            return {int(shard): held[int(shard)] for shard in live if int(shard) in held}
 
     def lease_attempts(self, shards: Sequence[int]) -> dict[int, int]:
         """Leases granted so far for each of `shards` that had one."""
         names = [str(shard) for shard in shards]
-        with redis_errors(self.url):
+        with self._read():
             values = cast(list[str | None], self.client.hmget(self.keys.attempts, names)) if names else []
-        return {s: int(v) for s, v in zip(shards, values, strict=True) if v is not None}
+            return {s: int(v) for s, v in zip(shards, values, strict=True) if v is not None}
 
     def newest_fence(self) -> int:
         """The fencing token granted last, or what the epoch's first will exceed. 0 where the run is unknown."""
@@ -373,4 +389,6 @@ def _given_up_json(sample: GivenUp) -> str:
 
 def _given_up(index: int, text: str) -> GivenUp:
     ending, attempts, error, detail = json.loads(text)
+    if type(attempts) is not int or not isinstance(error, str) or not isinstance(detail, str):
+        raise ValueError(f"{text[:60]!r} is no ending")
     return GivenUp(index, Ending(ending), attempts, error, detail)

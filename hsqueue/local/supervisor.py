@@ -63,7 +63,7 @@ class Supervisor:
                 child.start()
             app, client = make_app(self.url), connect(self.url)
             enqueue(app, Ledger(client, self.url, self.info.run), self.info)
-            self.reaper = Reaper(app, client, self.url, self.settings.requeue_grace)
+            self.reaper = Reaper(app, client, self.url, self.settings.requeue_grace, volumes=self.settings.volumes)
             self.reaper.remember(self.info, self.layout)
             self.reaper.start()
         except BaseException:

@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
+from hsqueue.contracts import fields
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import Ending
 from hsqueue.ledger.connect import redis_errors
@@ -93,9 +94,18 @@ def worker_states(ledger: Ledger, info: RunInfo) -> tuple[WorkerState, ...]:
         held.setdefault(owner.split(":", 1)[0], []).append(shard)
     states = []
     for name, text in sorted(beats.items()):
-        beat: dict[str, Any] = json.loads(text)
-        seen = time.time() - beat["time"]
         shards = tuple(sorted(held.get(name, ())))
-        if beat["queue"] == info.fingerprint.target.queue and (seen < WORKER_SILENCE or shards):
-            states.append(WorkerState(name, beat["engine"], round(seen, 1), shards, beat["paused"]))
+        state = _worker_state(name, text, shards, info.fingerprint.target.queue)
+        if state is not None and (state.seen < WORKER_SILENCE or shards):
+            states.append(state)
     return tuple(states)
+
+
+def _worker_state(name: str, text: str, shards: tuple[int, ...], queue: str) -> WorkerState | None:
+    """From a heartbeat; None for another queue's, and for one that is none: it must not hide the others."""
+    try:
+        beat: dict[str, Any] = json.loads(text)
+        engine, paused, seen = str(beat["engine"]), str(beat["paused"]), time.time() - fields.seconds(beat, "time")
+        return WorkerState(name, engine, round(seen, 1), shards, paused) if beat["queue"] == queue else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None

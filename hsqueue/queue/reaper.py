@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -16,8 +16,9 @@ from typing import cast
 import redis
 from celery import Celery
 
-from hsqueue.contracts.errors import HsqueueError
+from hsqueue.contracts.errors import HsqueueError, RunNotFound
 from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.contracts.rid import RUN_ID
 from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.keys import REAPER, RUNS
 from hsqueue.ledger.ledger import Ledger
@@ -25,6 +26,7 @@ from hsqueue.ledger.rebuild import reconcile
 from hsqueue.planning.plan import load_run
 from hsqueue.queue.app import queue_key
 from hsqueue.queue.producer import send_shards
+from hsqueue.store.files import require_volume
 from hsqueue.store.layout import RunLayout
 
 log = logging.getLogger(__name__)
@@ -47,11 +49,23 @@ def reap_run(app: Celery, ledger: Ledger, info: RunInfo, grace: float) -> int:
 
 
 class Reaper(threading.Thread):
-    """Looks after every run that this Redis knows, every `interval` seconds, and reaps them while it has the lease."""
+    """Looks after every run that this Redis knows, every `interval` seconds, and reaps them while it has the lease.
 
-    def __init__(self, app: Celery, client: redis.Redis, url: str, grace: float, interval: float = 2.0) -> None:
+    volumes: directories that runs may lie in, none for anywhere; what Redis says of others counts for nothing.
+    """
+
+    def __init__(
+        self,
+        app: Celery,
+        client: redis.Redis,
+        url: str,
+        grace: float,
+        interval: float = 2.0,
+        volumes: Sequence[Path] = (),
+    ) -> None:
         super().__init__(name="reaper", daemon=True)
         self.app, self.client, self.url, self.grace, self.interval = app, client, url, grace, interval
+        self.volumes = volumes
         self.token = uuid.uuid4().hex
         self.stopping = threading.Event()
         self._infos: dict[str, RunInfo] = {}
@@ -126,12 +140,22 @@ class Reaper(threading.Thread):
     def _run_info(self, run: str, directory: Path) -> RunInfo | None:
         if run not in self._infos:
             try:
-                self._infos[run] = load_run(directory)
-                self._roots[run] = directory
+                root = self._trusted(run, directory)
+                info = load_run(root)
+                if info.run != run:
+                    raise RunNotFound(f"{root} holds another run", expected=run, found=info.run)
             except HsqueueError as error:
-                log.debug("run %s is not readable here: %s", run, error)
+                log.debug("run %r is not readable here: %s", run, error)
                 return None
+            self._infos[run], self._roots[run] = info, root
         return self._infos[run]
+
+    def _trusted(self, run: str, root: Path) -> Path:
+        """What Redis says is foreign input: only a full path, within the volumes, under a possible name."""
+        if not RUN_ID.fullmatch(run) or not root.is_absolute() or "\0" in str(root):
+            raise RunNotFound("Redis names an impossible run", found=repr((run, str(root)))[:120])
+        require_volume(root, self.volumes)
+        return root
 
     def _holds_lease(self) -> bool:
         milliseconds = int(self.interval * 3000)

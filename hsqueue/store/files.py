@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from hsqueue.contracts.errors import VolumeUnusable
@@ -46,6 +47,17 @@ def require_run(run_json: Path) -> None:
     """Raises VolumeUnusable where the run is not there: an empty mount point must not be taken for an empty run."""
     if not run_json.exists():
         raise VolumeUnusable(f"{run_json.parent} holds no run.json", do="Mount the shared volume there.")
+
+
+def require_volume(root: Path, volumes: Sequence[Path]) -> None:
+    """Raises VolumeUnusable where the run's directory `root`, links followed, lies in none of `volumes`, if any."""
+    real = root.resolve()
+    if volumes and not any(real.is_relative_to(volume.resolve()) for volume in volumes):
+        raise VolumeUnusable(
+            f"{root} lies outside the volumes that this worker may write to",
+            expected=":".join(map(str, volumes)),
+            do="Move the run there, or add its directory to HSQ_VOLUMES.",
+        )
 
 
 def require_inside(root: Path, *paths: Path) -> None:

@@ -83,7 +83,7 @@ class Manifest:
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RunDamaged(
-                f"manifest {where} is damaged ({error})",
+                f"manifest {where} is damaged ({str(error)[:120]})",
                 do="Run hsqueue verify --repair; the shard's files are checked and a new manifest is written.",
             ) from None
         return manifest

@@ -27,6 +27,7 @@ from hsqueue.ledger.rebuild import reconcile
 from hsqueue.planning.plan import load_run
 from hsqueue.planning.target import read_card
 from hsqueue.settings import Settings
+from hsqueue.store.files import require_volume
 from hsqueue.store.layout import RunLayout
 from hsworker.budget import Budget, Limits, Share
 from hsworker.counter_dumps import CounterDumps
@@ -163,7 +164,9 @@ class Station:
         if known is None:
             raise RunNotFound(f"Redis knows no run {run}", do="Run hsqueue enqueue RUN; it rebuilds the ledger.")
         if run not in self._runs or self._roots.get(run) != Path(known.dir):
-            root = self._roots[run] = self._inside_volumes(Path(known.dir))
+            root = Path(known.dir)
+            require_volume(root, self.settings.volumes)
+            self._roots[run] = root
             info = load_run(root)
             if info.run != run:
                 raise RunNotFound(f"{root} holds another run", expected=run, found=info.run)
@@ -179,16 +182,6 @@ class Station:
                 reconcile(self.client, self.redis_url, run.layout, run.info)
         except HsqueueError as error:
             log.warning("run %s: %s", run.info.run, error)
-
-    def _inside_volumes(self, root: Path) -> Path:
-        volumes = [volume.resolve() for volume in self.settings.volumes]
-        if volumes and not any(root.resolve().is_relative_to(volume) for volume in volumes):
-            raise VolumeUnusable(
-                f"{root} lies outside the volumes that this worker may write to",
-                expected=":".join(map(str, volumes)),
-                do="Move the run there, or add its directory to HSQ_VOLUMES.",
-            )
-        return root
 
     def _check_fit(self, info: RunInfo) -> None:
         different = info.fingerprint.target.differences(self.card.target)
