@@ -7,9 +7,10 @@ VERSION ?= 0.5.23
 MARK ?= not slow
 SEED ?=
 PROMPTS ?=
+ITEMS ?= 200000
 SGLANG_VENV := .venv-sglang-$(VERSION)
 
-.PHONY: demo test lint types unit integration chaos soak test-sglang format clean help
+.PHONY: demo test lint types unit integration chaos soak fuzz test-sglang format clean help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -43,6 +44,9 @@ chaos: $(VENV)/.ready ## Tests that kill things
 
 soak: $(VENV)/.ready ## A long run under hundreds of faults, as root; SEED= for one seen before, PROMPTS= for a file of your own
 	$(BIN)/python -m tests.chaos.soak $(if $(SEED),--seed $(SEED)) $(if $(PROMPTS),--prompts $(PROMPTS))
+
+fuzz: $(VENV)/.ready ## Random and mutated input into every reader; ITEMS=200000, SEED=1
+	PYTHONPATH=.:workers $(BIN)/python -m tests.fuzz $(ITEMS) $(or $(SEED),1)
 
 $(SGLANG_VENV)/.ready: ops/sglang-cpu/install.sh ops/sglang-cpu/requirements.txt ops/sglang-cpu/inert_imports.py
 	PYTHON=$(PYTHON) ops/sglang-cpu/install.sh $(SGLANG_VENV) $(VERSION)
