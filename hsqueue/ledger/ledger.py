@@ -138,7 +138,7 @@ class Ledger:
     def is_forgotten(self) -> bool:
         """Whether this Redis knows nothing of the run, not even that it was dropped."""
         with redis_errors(self.url):
-            return not self.client.hexists(RUNS, self.run)
+            return self.client.hget(RUNS, self.run) is None
 
     def counts(self, total: int) -> Counts:
         names = ("done", "skipped", "failed", "tokens")
