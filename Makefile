@@ -40,7 +40,8 @@ integration: $(VENV)/.ready ## Tests with a real Redis, real workers and the emb
 	$(BIN)/pytest tests/integration -q
 
 chaos: $(VENV)/.ready ## Tests that kill things
-	$(BIN)/pytest tests/chaos -q
+	$(BIN)/pytest tests/chaos -q --ignore tests/chaos/test_steps.py
+	$(BIN)/pytest tests/chaos/test_steps.py -q -n 4
 
 soak: $(VENV)/.ready ## A long run under hundreds of faults, as root; SEED= for one seen before, PROMPTS= for a file of your own
 	$(BIN)/python -m tests.chaos.soak $(if $(SEED),--seed $(SEED)) $(if $(PROMPTS),--prompts $(PROMPTS))
