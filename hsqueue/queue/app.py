@@ -9,6 +9,7 @@ from celery import Celery
 
 from hsqueue.contracts.message import TASK_NAME
 from hsqueue.ledger.address import parse_redis_url
+from hsqueue.queue.transport import install_transport
 
 BROKER_PREFIX = "hsq:broker:"
 
@@ -16,6 +17,7 @@ BROKER_PREFIX = "hsq:broker:"
 def make_app(redis_url: str) -> Celery:
     """The application for the Redis at `redis_url`; workers and producers use the same. Raises UsageError."""
     address = parse_redis_url(redis_url)
+    install_transport()
     app = Celery("hsqueue", broker=address.url)
     app.conf.update(
         # The ledger holds results; a result backend would hold them twice and lose them with Redis.
