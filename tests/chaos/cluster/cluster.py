@@ -174,13 +174,14 @@ class Cluster:
         self.wait(all_consume, "not every node has a worker that consumes")
 
     def finish(self, root: Path, patience: float = PATIENCE) -> None:
-        """Waits until no sample is pending."""
+        """Waits until no sample is pending and every shard has its manifest."""
         counts: Counts | None = None
 
         def ended() -> bool:
             nonlocal counts
             counts = self.counts(root)
-            return counts is not None and counts.pending == 0
+            written = len(list(root.glob("manifests/*/shard-*.json")))
+            return counts is not None and counts.pending == 0 and written == load_run(root).shards
 
         self.wait(ended, f"the run does not end: {counts}", patience)
 
