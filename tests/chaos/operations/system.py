@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +23,12 @@ def shimmed(environment: Mapping[str, str], control: Path, links: Path = Path(os
 
 
 @dataclass(frozen=True, slots=True)
-class _Shim:
+class _Shim(ABC):
     control: Path
 
+    @abstractmethod
     def setting(self) -> dict[str, float]:
-        raise NotImplementedError
+        """What the control file says while the fault is in force."""
 
     def apply(self) -> str:
         setting = self.setting()
