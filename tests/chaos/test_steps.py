@@ -140,3 +140,5 @@ def check(workers: Pair, run: Run, reference: Reference) -> None:
     assert wrong_samples(run.root, reference) == []
     assert list(run.root.glob("samples/*/*/.*")) == [], "a temporary file is left"
     assert len(list(run.root.glob("manifests/*/*.json"))) == run.samples // SHARD
+    # A supervisor starts dead workers again here, so one that Celery ended would go unnoticed.
+    assert "Unrecoverable error" not in "".join(node.log.read_text() for node in workers.nodes)

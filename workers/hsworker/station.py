@@ -93,8 +93,8 @@ class Station:
             return f"skipped: {outcome.why} {outcome.holder}".rstrip()
         if outcome.stopped_by is not None:
             self._pause_for(outcome.stopped_by, message)
-        if isinstance(outcome.stopped_by, LeaseLost):
-            self._rebuild_if_lost(run)
+        # Also after a shard that ended well: its run may be lost a moment later, and nothing of it asked for again.
+        self._rebuild_if_lost(run)
         return str(outcome)
 
     def _lease_and_run(
