@@ -44,9 +44,14 @@ class Settings(BaseSettings):
         (), description="Directories that runs may lie in, separated by ':'. Empty: anywhere."
     )
     lease_ttl: float = Field(60.0, gt=0.5, description="Seconds a shard's lease lives without renewal.")
-    max_in_flight: int = Field(64, ge=1, description="Requests in flight per engine.")
+    max_in_flight: int = Field(256, ge=1, description="Requests in flight per engine.")
+    max_tokens_in_flight: int = Field(
+        1 << 16, ge=1, description="Tokens of prompts in flight per engine; a few of its prefill batches."
+    )
     max_dump_bytes: int = Field(8 << 30, ge=1, description="Bytes of dumps awaited or unread, per engine.")
-    publishers: int = Field(8, ge=1, description="Samples copied to the volume at a time, per shard.")
+    publishers: int = Field(
+        16, ge=1, description="Samples copied to the volume at a time, per process of a worker; it has two."
+    )
     request_timeout: float = Field(600.0, gt=0, description="Seconds to wait for a response.")
     dump_timeout: float = Field(60.0, gt=0, description="Seconds to wait for a dump after its response.")
     max_attempts: int = Field(

@@ -82,7 +82,9 @@ class Node:
     def is_at_rest(self) -> bool:
         """Whether the engine answers, and no child works at a shard, or waits to."""
         budget = self.engine.dump_dir / ".hsqueue" / "budget"
-        return EngineClient(self.engine.url).alive() and not (budget.exists() and Budget(budget, Limits(1, 1)).slots())
+        return EngineClient(self.engine.url).alive() and not (
+            budget.exists() and Budget(budget, Limits(1, 1, 1)).slots()
+        )
 
     def is_paused(self) -> bool:
         return (self.engine.dump_dir / ".hsqueue" / "paused").exists()

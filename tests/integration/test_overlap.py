@@ -20,7 +20,7 @@ def in_flight_while(process: subprocess.Popen[bytes], budget: Path, root: Path) 
         assert process.poll() is None
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.01)
-    shared = Budget(budget, Limits(IN_FLIGHT, 1 << 40))
+    shared = Budget(budget, Limits(IN_FLIGHT, 1 << 20, 1 << 40))
     seen = []
     while process.poll() is None and len(published(root)) < COUNT - 2 * IN_FLIGHT:
         seen.append(sum(slot.requests for slot in shared.slots()))

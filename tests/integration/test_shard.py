@@ -55,7 +55,7 @@ class Floor:
 
     def work(self, owner: str = "a") -> Outcome:
         lease = granted(self.ledger, 0, owner)
-        budget = Budget(self.dump_dir / "budget", Limits(SETTINGS.max_in_flight, 1 << 30))
+        budget = Budget(self.dump_dir / "budget", Limits(SETTINGS.max_in_flight, 1 << 20, 1 << 30))
         share = budget.open()
         with LeaseKeeper(self.ledger, lease, 60.0) as keeper:
 
@@ -65,6 +65,7 @@ class Floor:
                     layout=self.volume.layout, engine=self.engine,  # type: ignore[arg-type]
                     dumps=self.dumps or RidDumps(self.dump_dir), share=share, dump_timeout=self.dump_timeout,
                     is_same_engine=lambda: True, may_publish=keeper.check, answered=answered,
+                    publishing=threading.Semaphore(SETTINGS.publishers),
                 )  # fmt: skip
 
             layout, info = self.volume.layout, self.volume.info

@@ -37,10 +37,10 @@ def storm(share: Share, seed: int, largest: int) -> None:
     unread: list[int] = []
     while True:
         size = rng.randrange(1, largest)
-        if rng.random() < 0.6 and share.take(size, alone=rng.random() < 0.1):
+        if rng.random() < 0.6 and share.take(1, size, alone=rng.random() < 0.1):
             unanswered.append(size)
         elif unanswered and rng.random() < 0.5:
-            share.answered()
+            share.answered(1)
             unread.append(unanswered.pop())
         elif unread:
             share.taken(unread.pop())

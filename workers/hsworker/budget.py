@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 SLOTS = 16
-_SLOT = struct.Struct("<qdqqqqq")
+_SLOT = struct.Struct("<qdqqqqqq")
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One process at work on one shard. since: when it began, seconds of the system's monotonic clock.
-    requests: sent and unanswered. bytes: of dumps awaited or unread. wants: it has something to send now.
+    requests, tokens: sent and unanswered. bytes: of dumps awaited or unread. wants: it has something to send now.
     alone: it wants, or has, the engine for one request of its own. fence: of its lease, 0 before it has one.
     """
 
@@ -36,13 +36,18 @@ class Slot:
     wants: bool = False
     alone: bool = False
     fence: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """requests: in flight on the engine. bytes: of dumps awaited or unread."""
+    """requests, tokens: in flight on the engine. bytes: of dumps awaited or unread.
+
+    Tokens keep an engine's batches full, whatever the prompts' lengths; requests bound the threads.
+    """
 
     requests: int
+    tokens: int
     bytes: int
 
 
@@ -51,10 +56,10 @@ def is_turn(mine: Slot, others: Iterable[Slot]) -> bool:
     return not any(other.wants and (other.since, other.pid) < (mine.since, mine.pid) for other in others)
 
 
-def may_send(mine: Slot, others: Iterable[Slot], size: int, limits: Limits) -> bool:
-    """Whether one more request with a dump of `size` bytes may be sent.
+def may_send(mine: Slot, others: Iterable[Slot], tokens: int, size: int, limits: Limits) -> bool:
+    """Whether one more request of `tokens` tokens with a dump of `size` bytes may be sent.
 
-    A dump larger than the whole limit is sent when nothing else is in flight, so that it can be done at all.
+    One larger than a whole limit is sent when nothing else is in flight, so that it can be done at all.
     """
     others = list(others)
     requests = mine.requests + sum(o.requests for o in others)
@@ -66,7 +71,8 @@ def may_send(mine: Slot, others: Iterable[Slot], size: int, limits: Limits) -> b
         return False
     if requests == 0 and held == 0:
         return True
-    return requests < limits.requests and held + size <= limits.bytes
+    flying = mine.tokens + sum(o.tokens for o in others)
+    return requests < limits.requests and flying + tokens <= limits.tokens and held + size <= limits.bytes
 
 
 class Budget:
@@ -93,13 +99,13 @@ class Budget:
     def _read(self) -> dict[int, Slot]:
         found = {}
         for place in range(SLOTS):
-            pid, since, requests, size, wants, alone, fence = _SLOT.unpack_from(self._map, place * _SLOT.size)
+            pid, since, requests, size, wants, alone, fence, tokens = _SLOT.unpack_from(self._map, place * _SLOT.size)
             if pid and _alive(pid):
-                found[place] = Slot(pid, since, requests, size, bool(wants), bool(alone), fence)
+                found[place] = Slot(pid, since, requests, size, bool(wants), bool(alone), fence, tokens)
         return found
 
     def _write(self, place: int, slot: Slot) -> None:
-        fields = (slot.pid, slot.since, slot.requests, slot.bytes, slot.wants, slot.alone, slot.fence)
+        fields = (slot.pid, slot.since, slot.requests, slot.bytes, slot.wants, slot.alone, slot.fence, slot.tokens)
         _SLOT.pack_into(self._map, place * _SLOT.size, *fields)
 
     def slots(self) -> list[Slot]:
@@ -146,8 +152,8 @@ class Share:
             if mine.wants != wants or mine.fence != fence:
                 self._put(replace(mine, wants=wants, fence=fence))
 
-    def take(self, size: int, *, alone: bool = False) -> bool:
-        """Takes leave to send one request with a dump of `size` bytes; False where it has to wait.
+    def take(self, tokens: int, size: int, *, alone: bool = False) -> bool:
+        """Takes leave to send one request of `tokens` tokens with a dump of `size` bytes; False where it has to wait.
 
         alone: with nothing else in flight; a refusal holds everybody else back until it can be granted.
         """
@@ -155,17 +161,18 @@ class Share:
             if mine.alone and mine.requests:
                 return False
             mine = replace(mine, alone=alone)
-            granted = may_send(mine, others, size, self._budget.limits)
+            granted = may_send(mine, others, tokens, size, self._budget.limits)
             if granted:
-                mine = replace(mine, requests=mine.requests + 1, bytes=mine.bytes + size)
+                mine = replace(mine, requests=mine.requests + 1, tokens=mine.tokens + tokens, bytes=mine.bytes + size)
             self._put(mine)
         return granted
 
-    def answered(self) -> None:
-        """The engine is done with a request; its dump may still wait. Ends a time alone."""
+    def answered(self, tokens: int) -> None:
+        """The engine is done with a request of `tokens` tokens; its dump may still wait. Ends a time alone."""
         with self._slot() as (mine, _):
             # Only the last answer ends it: the wish for a time alone outlives the requests that it waits for.
-            self._put(replace(mine, requests=mine.requests - 1, alone=mine.alone and mine.requests > 1))
+            alone = mine.alone and mine.requests > 1
+            self._put(replace(mine, requests=mine.requests - 1, tokens=mine.tokens - tokens, alone=alone))
 
     def taken(self, size: int) -> None:
         """A dump is copied and removed, or given up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,7 +25,7 @@ from hsworker.times import DUMP, ENGINE, VOLUME, Times
 class Way:
     """What every sample of a shard needs. fence: of the lease. is_same_engine: whether the process that `card`
     describes still stands. may_publish: raises where the lease is lost. answered: called once the engine is done.
-    times: where the samples' time goes.
+    publishing: holds as many places as samples may be copied at a time. times: where the samples' time goes.
     """
 
     run: str
@@ -40,6 +41,7 @@ class Way:
     is_same_engine: Callable[[], bool]
     may_publish: Callable[[], None]
     answered: Callable[[], None]
+    publishing: threading.Semaphore
     times: Times = field(default_factory=Times)
 
 
@@ -54,7 +56,7 @@ def process(way: Way, sample: Sample, attempt: int) -> Published:
             way.dumps.announce(rid, sample)
             _ask(way, rid, sample)
         finally:
-            way.share.answered()
+            way.share.answered(sample.tokens)
             way.answered()
         return _take(way, rid, sample)
     finally:
@@ -96,7 +98,7 @@ def _take(way: Way, rid: RequestId, sample: Sample) -> Published:
         taken = True
         check_dump(dump.meta, dump.file, dump.ids, str(rid), sample, way.target)
         require_run(way.layout.run_json)
-        with way.times.spend(VOLUME):
+        with way.times.spend(VOLUME), way.publishing:
             return publish(
                 Publication(
                     source=dump.path, dump=dump.file, meta=dump.meta, run=way.run, index=sample.index, id=sample.id,

@@ -196,7 +196,8 @@ class ShardRun:
             self.share.declare(wants=False, fence=self.keeper.lease.fence)
 
     def _take(self, send: Send, samples: dict[int, Sample]) -> bool:
-        return self.share.take(dump_bytes(self.way.target, samples[send.index].tokens), alone=send.alone)
+        tokens = samples[send.index].tokens
+        return self.share.take(tokens, dump_bytes(self.way.target, tokens), alone=send.alone)
 
     def _pause(self, progress: ShardProgress) -> float:
         pause = progress.pause(time.monotonic())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,7 +67,9 @@ class Station:
             connections=settings.max_in_flight + settings.publishers,
             timeout=settings.request_timeout,
         )
-        self.budget = Budget(pin.budget_path, Limits(settings.max_in_flight, settings.max_dump_bytes))
+        limits = Limits(settings.max_in_flight, settings.max_tokens_in_flight, settings.max_dump_bytes)
+        self.budget = Budget(pin.budget_path, limits)
+        self.publishing = threading.BoundedSemaphore(settings.publishers)
         self.dumps = self._dump_source()
         self._runs: dict[str, OpenRun] = {}
         self._roots: dict[str, Path] = {}
@@ -115,7 +118,7 @@ class Station:
                     run=run.info.run, shard=shard, fence=granted.fence, target=run.info.fingerprint.target,
                     card=self.card, layout=run.layout, engine=self.engine, dumps=self.dumps, share=share,
                     dump_timeout=self.settings.dump_timeout, is_same_engine=self._is_same_engine,
-                    may_publish=keeper.check, answered=answered,
+                    may_publish=keeper.check, answered=answered, publishing=self.publishing,
                 )  # fmt: skip
 
             shard_run = ShardRun(

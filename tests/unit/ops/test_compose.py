@@ -121,7 +121,7 @@ def service_faults(service: Tree, raw: Tree) -> Iterator[str]:
         if host != "127.0.0.1":
             yield f"port {port} is not on loopback unless somebody asks for it"
     for name, value in (raw.get("environment") or {}).items():
-        secret = "PASSWORD" in name or "TOKEN" in name
+        secret = name.endswith(("PASSWORD", "TOKEN"))
         if secret and not re.fullmatch(r"\$\{\w+(:\?[^}]*)?\}", value or ""):
             yield f"{name} is not taken from a required variable"
         if isinstance(value, str) and "://" in value:

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from hsworker.budget import Limits, Slot, is_turn, may_send
 
-LIMITS = Limits(requests=4, bytes=100)
+LIMITS = Limits(requests=4, tokens=40, bytes=100)
 ELDER, MINE, YOUNGER = Slot(1, 1.0), Slot(2, 2.0), Slot(3, 3.0)
 SLOTS = st.builds(
     Slot, pid=st.integers(1, 9), since=st.sampled_from([1.0, 2.0, 3.0]), requests=st.integers(0, 4),
-    bytes=st.integers(0, 120), wants=st.booleans(), alone=st.booleans(),
+    bytes=st.integers(0, 120), tokens=st.integers(0, 60), wants=st.booleans(), alone=st.booleans(),
 )  # fmt: skip
 
 
-def may(mine: Slot, *others: Slot, size: int = 10) -> bool:
-    return may_send(mine, others, size, LIMITS)
+def may(mine: Slot, *others: Slot, size: int = 10, tokens: int = 1) -> bool:
+    return may_send(mine, others, tokens, size, LIMITS)
 
 
 # --- turns ----------------------------------------------------------------------------------------------------
@@ -65,13 +65,27 @@ def test_a_dump_larger_than_the_limit_goes_when_nothing_else_is_about() -> None:
     assert not may(MINE, replace(YOUNGER, bytes=1), size=1000)
 
 
-@given(SLOTS, st.lists(SLOTS, max_size=3), st.integers(0, 150))
-def test_no_grant_exceeds_the_limits_but_for_a_lone_request(mine: Slot, others: list[Slot], size: int) -> None:
+@pytest.mark.parametrize(("flying", "tokens", "sent"), [(30, 10, True), (31, 10, False), (39, 1, True), (40, 1, False)])
+def test_tokens_of_all_count_together(flying: int, tokens: int, sent: bool) -> None:
+    assert may(replace(MINE, requests=1, tokens=flying - 20), replace(YOUNGER, tokens=20), tokens=tokens) == sent
+
+
+def test_a_prompt_longer_than_the_limit_goes_when_nothing_else_is_about() -> None:
+    assert may(MINE, YOUNGER, tokens=1000)
+    assert not may(replace(MINE, requests=1, tokens=1), tokens=1000)
+
+
+@given(SLOTS, st.lists(SLOTS, max_size=3), st.integers(0, 150), st.integers(0, 50))
+def test_no_grant_exceeds_the_limits_but_for_a_lone_request(
+    mine: Slot, others: list[Slot], size: int, tokens: int
+) -> None:
     requests = mine.requests + sum(o.requests for o in others)
     held = mine.bytes + sum(o.bytes for o in others)
-    if may(mine, *others, size=size):
+    flying = mine.tokens + sum(o.tokens for o in others)
+    if may(mine, *others, size=size, tokens=tokens):
         assert requests < LIMITS.requests
         assert requests == held == 0 or held + size <= LIMITS.bytes
+        assert requests == 0 or flying + tokens <= LIMITS.tokens or mine.alone
 
 
 # --- alone ----------------------------------------------------------------------------------------------------

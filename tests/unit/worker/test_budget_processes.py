@@ -15,7 +15,7 @@ from hsworker import budget as budgets
 from hsworker.budget import Budget, Limits
 from tests.support.sharer import Sharer, sharers
 
-LIMITS = Limits(requests=4, bytes=100)
+LIMITS = Limits(requests=4, tokens=40, bytes=100)
 
 
 @pytest.fixture
@@ -32,67 +32,67 @@ def pair(path: Path) -> Iterator[tuple[Sharer, Sharer]]:
 
 def test_what_one_process_takes_the_other_cannot(pair: tuple[Sharer, Sharer]) -> None:
     elder, younger = pair
-    assert [elder.take(10) for _ in range(3)] == [True] * 3
-    assert [younger.take(10), younger.take(10)] == [True, False]
-    elder.answered()
-    assert younger.take(10)
+    assert [elder.take(1, 10) for _ in range(3)] == [True] * 3
+    assert [younger.take(1, 10), younger.take(1, 10)] == [True, False]
+    elder.answered(1)
+    assert younger.take(1, 10)
 
 
 def test_bytes_are_free_once_the_dump_is_taken_and_not_before(pair: tuple[Sharer, Sharer]) -> None:
     elder, younger = pair
-    assert elder.take(90)
-    elder.answered()
-    assert not younger.take(20)
+    assert elder.take(1, 90)
+    elder.answered(1)
+    assert not younger.take(1, 20)
     elder.taken(90)
-    assert younger.take(20)
+    assert younger.take(1, 20)
 
 
 def test_the_elder_goes_first(pair: tuple[Sharer, Sharer]) -> None:
     elder, younger = pair
     elder.declare(wants=True, fence=7)
-    assert (younger.is_turn(), younger.take(10)) == (False, False)
-    assert (elder.is_turn(), elder.take(10)) == (True, True)
+    assert (younger.is_turn(), younger.take(1, 10)) == (False, False)
+    assert (elder.is_turn(), elder.take(1, 10)) == (True, True)
     elder.declare(wants=False, fence=7)
-    assert (younger.is_turn(), younger.take(10)) == (True, True)
+    assert (younger.is_turn(), younger.take(1, 10)) == (True, True)
 
 
 def test_a_process_alone_keeps_the_other_out_until_it_is_answered(pair: tuple[Sharer, Sharer]) -> None:
     elder, younger = pair
-    assert elder.take(10)
-    assert not younger.take(10, alone=True)
-    assert not elder.take(10)
-    elder.answered()
-    assert younger.take(10, alone=True)
-    assert not elder.take(10)
-    assert not elder.take(10, alone=True)
-    younger.answered()
-    assert elder.take(10, alone=True)
+    assert elder.take(1, 10)
+    assert not younger.take(1, 10, alone=True)
+    assert not elder.take(1, 10)
+    elder.answered(1)
+    assert younger.take(1, 10, alone=True)
+    assert not elder.take(1, 10)
+    assert not elder.take(1, 10, alone=True)
+    younger.answered(1)
+    assert elder.take(1, 10, alone=True)
 
 
 def test_one_process_sends_nothing_beside_its_own_lone_request(pair: tuple[Sharer, Sharer]) -> None:
     elder, _ = pair
-    assert elder.take(10, alone=True)
-    assert [elder.take(10), elder.take(10, alone=True)] == [False, False]
-    elder.answered()
-    assert elder.take(10)
+    assert elder.take(1, 10, alone=True)
+    assert [elder.take(1, 10), elder.take(1, 10, alone=True)] == [False, False]
+    elder.answered(1)
+    assert elder.take(1, 10)
 
 
 def test_a_wish_to_be_alone_ends_with_its_shard(pair: tuple[Sharer, Sharer]) -> None:
     elder, younger = pair
-    assert elder.take(10)
-    assert not younger.take(10, alone=True)
+    assert elder.take(1, 10)
+    assert not younger.take(1, 10, alone=True)
     younger.close()
-    assert elder.take(10)
+    assert elder.take(1, 10)
 
 
 def test_a_killed_process_counts_for_nothing(path: Path, pair: tuple[Sharer, Sharer]) -> None:
     elder, younger = pair
     elder.declare(wants=True, fence=7)
-    assert all(elder.take(25) for _ in range(4))
-    assert not elder.take(1, alone=True)
+    assert all(elder.take(1, 25) for _ in range(4))
+    assert not elder.take(1, 1, alone=True)
     elder.kill()
     assert younger.is_turn()
-    assert younger.take(100)
+    assert younger.take(1, 100)
     assert [slot.pid for slot in Budget(path, LIMITS).slots()] == [younger.process.pid]
 
 
@@ -108,7 +108,7 @@ def test_the_fences_of_living_processes_are_known(path: Path, pair: tuple[Sharer
 def test_a_new_shard_of_a_process_begins_with_nothing_taken(path: Path) -> None:
     budget = Budget(path, LIMITS)
     share = budget.open()
-    assert share.take(50)
+    assert share.take(1, 50)
     share = budget.open()
     (slot,) = budget.slots()
     assert (slot.pid, slot.requests, slot.bytes) == (os.getpid(), 0, 0)
@@ -133,13 +133,13 @@ def test_threads_of_one_process_never_exceed_the_limits(path: Path) -> None:
         nonlocal flying, most
         granted = 0
         for _ in range(100):
-            if share.take(20):
+            if share.take(1, 20):
                 with lock:
                     flying += 1
                     most = max(most, flying)
                 with lock:
                     flying -= 1
-                share.answered()
+                share.answered(1)
                 share.taken(20)
                 granted += 1
         return granted
@@ -167,4 +167,4 @@ def test_processes_that_take_and_die_at_random_never_exceed_the_limits(path: Pat
                 looks += 1
     assert looks > 100
     assert budget.slots() == []
-    assert budget.open().take(1000)
+    assert budget.open().take(1, 1000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,7 +74,7 @@ class Bench:
     def run(self, sample: Sample | None = None) -> object:
         """As the shard does: a share is taken, then the sample goes its way."""
         sample = sample or self.sample
-        assert self.share.take(dump_bytes(TARGET, sample.tokens))
+        assert self.share.take(sample.tokens, dump_bytes(TARGET, sample.tokens))
         return process(self.way, sample, 0)
 
     def assert_nothing_left(self) -> None:
@@ -90,14 +92,25 @@ def bench(tmp_path: Path) -> Bench:
     directory = tmp_path / "engine"
     directory.mkdir()
     engine = FakeEngine(lambda rid: write_dump(directory, rid, volume.samples[0]))
-    dumps, budget, answered = Dumps(directory), Budget(tmp_path / "budget", Limits(4, 1 << 20)), list[int]()
+    dumps, budget, answered = Dumps(directory), Budget(tmp_path / "budget", Limits(4, 1 << 20, 1 << 20)), list[int]()
     share = budget.open()
     way = Way(
         run=volume.info.run, shard=0, fence=1 << 32, target=TARGET, card=CARD, layout=volume.layout,
         engine=engine, dumps=dumps, share=share, dump_timeout=0.05, is_same_engine=lambda: True,  # type: ignore[arg-type]
-        may_publish=lambda: None, answered=lambda: answered.append(1),
+        may_publish=lambda: None, answered=lambda: answered.append(1), publishing=threading.Semaphore(1),
     )  # fmt: skip
     return Bench(volume, engine, dumps, budget, share, way, answered)
+
+
+def test_no_more_samples_are_copied_at_a_time_than_there_are_places(bench: Bench) -> None:
+    bench.way.publishing.acquire()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(bench.run)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.2)
+        assert not bench.volume.path(0).exists()
+        bench.way.publishing.release()
+        assert waiting.result(10).index == 0
 
 
 def test_what_matches_is_published_and_the_dump_removed(bench: Bench) -> None:
