@@ -151,7 +151,7 @@ def test_an_ambiguous_announcement_gives_its_share_back(bench: Bench) -> None:
         bench.run()
     assert bench.engine.asked == []
     bench.assert_nothing_left()
-    assert bench.share.take(1, alone=True)
+    assert bench.share.take(1, 1, alone=True)
 
 
 @pytest.mark.parametrize(
