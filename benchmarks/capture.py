@@ -17,6 +17,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -73,15 +74,24 @@ def prompts_of(workload: Workload, vocabulary: int) -> list[list[int]]:
     return [[dice.randrange(FIRST_ORDINARY_ID, vocabulary) for _ in range(n)] for n in workload.lengths]
 
 
-def prefill_alone(url: str, prompts: list[list[int]], in_flight: int, mark: str) -> float:
-    """Tokens a second over all of `prompts`."""
+def prefill_alone(url: str, prompts: list[list[int]], in_flight: int, mark: str, tokens: int = 1 << 40) -> float:
+    """Tokens a second over all of `prompts`, sent in their order. in_flight, tokens: at most so many at a time."""
     session = requests.Session()
     session.mount(url, requests.adapters.HTTPAdapter(pool_maxsize=in_flight))
+    flying, turn = 0, threading.Condition()
 
     def ask(k: int) -> None:
+        nonlocal flying
+        size = len(prompts[k])
+        with turn:
+            turn.wait_for(lambda: flying == 0 or flying + size <= tokens)
+            flying += size
         body = {"input_ids": prompts[k], "rid": f"alone-{mark}-{k}", "extra_key": f"{mark}-{k}",
                 "sampling_params": {"max_new_tokens": 0, "temperature": 0}}  # fmt: skip
         session.post(f"{url}/generate", json=body, timeout=600).raise_for_status()
+        with turn:
+            flying -= size
+            turn.notify_all()
 
     with ThreadPoolExecutor(in_flight) as pool:
         began = time.monotonic()

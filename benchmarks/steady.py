@@ -3,10 +3,11 @@
     python benchmarks/steady.py --url URL --dump-dir DIR --out DIRECTORY [--workloads 512 2048 mix] [--seconds 120]
 
 For each workload: prefill alone, then `hsqueue worker` on the same kind of prompts for `--seconds` once it is under
-way, then prefill alone again. The rate is of tokens that the ledger calls done, at both ends of that time. A process
-beside it checks each shard that has ended, byte for byte, as `hsqueue verify --deep` does, and then removes its files,
-so that the volume needs room for a few shards only. `--out` is the volume: /dev/shm for a fast one, a directory on a
-disk for a slow one, whose own speed is then measured too.
+way, then prefill alone again, which sends its prompts in the worker's order and keeps as many in flight. The rate is
+of tokens that the ledger calls done, at both ends of that time. A process beside it checks each shard that has ended,
+byte for byte, as `hsqueue verify --deep` does, and then removes its files, so that the volume needs room for a few
+shards only. `--out` is the volume: /dev/shm for a fast one, a directory on a disk for a slow one. How fast it takes
+files is measured first, by as many writers as write it best.
 
 Started before the server is up, it makes its prompts and plans meanwhile.
 """
@@ -16,20 +17,19 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 from capture import Workload, prefill_alone, prompts_of, workloads
+from checking import Checker
+from processes import cpu_seconds, memory_bytes
 
 from hsqueue.ledger.connect import connect
 from hsqueue.ledger.ledger import Ledger
@@ -39,8 +39,8 @@ from hsqueue.planning.plan import load_run
 from hsqueue.planning.target import read_card
 from hsqueue.queue.app import make_app
 from hsqueue.queue.producer import enqueue
+from hsqueue.settings import Settings
 from hsqueue.store.layout import RunLayout
-from hsqueue.store.verify import check_shard
 from hsworker.engine import EngineClient
 
 ALONE_TOKENS = 330_000
@@ -48,25 +48,34 @@ SHARD_TOKENS = 130_000
 
 WARM_UP = 8.0
 """Seconds after the first tokens are done that are left out."""
-CHECKERS = 4
 MARGIN = 1.15
+VOLUME_FILE = 64 << 20
+VOLUME_WRITERS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
 class Figures:
     """alone: prefill only, tokens/s, before and after. steady: tokens/s that became done. ratio: of the two.
+    volume: tokens/s that it takes, by its own speed. bounded: steady over the smaller of prefill and volume.
     verified: files read whole and right. wrong: what was found wrong. unread: shards still to be read at the end.
+    cpu: seconds of the worker's processes a sample. memory: MiB of them together, each page once, at the most.
     """
 
     workload: str
+    in_flight: int
     seconds: float
     tokens: int
+    samples: int
     alone: tuple[float, float]
+    volume: float
     steady: float
     ratio: float
+    bounded: float
     verified: int
     wrong: tuple[str, ...]
     unread: int
+    cpu: float
+    memory: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,26 @@ class Prepared:
     workload: Workload
     prompts: list[list[int]]
     root: Path
+    shard_size: int
+
+    def first(self, tokens: int) -> list[list[int]]:
+        """So many tokens' worth of prompts, in the order in which a worker sends them."""
+        begins = range(0, len(self.prompts), self.shard_size)
+        shards = (self.prompts[begin : begin + self.shard_size] for begin in begins)
+        sent = [prompt for shard in shards for prompt in sorted(shard, key=len, reverse=True)]
+        ends = itertools.accumulate(map(len, sent))
+        return [prompt for prompt, end in zip(sent, ends, strict=True) if end - len(prompt) < tokens]
+
+
+@dataclass(frozen=True)
+class Window:
+    """What happened in the time that counts. cpu: seconds. memory: bytes."""
+
+    seconds: float
+    tokens: int
+    samples: int
+    cpu: float
+    memory: int
 
 
 def main() -> None:
@@ -83,6 +112,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="on the volume; what is published there is removed")
     parser.add_argument("--workloads", nargs="*", default=["512", "2048", "mix"])
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--in-flight", type=int, default=Settings().max_in_flight, help="requests")
     parser.add_argument("--rate", type=float, default=45_000, help="tokens/s expected, to plan enough prompts")
     parser.add_argument("--json", type=Path, help="rewritten after each workload")
     options = parser.parse_args()
@@ -132,43 +162,63 @@ def prepare(options: argparse.Namespace) -> list[Prepared]:
             ],
             check=True,
         )  # fmt: skip
-        found.append(Prepared(workload, prompts, root))
+        found.append(Prepared(workload, prompts, root, size))
     return found
 
 
 def measure(one: Prepared, options: argparse.Namespace) -> Figures:
-    workload, url = one.workload, options.url
-    few = first_tokens(one.prompts, ALONE_TOKENS)
-    prefill_alone(url, few[: 2 * workload.in_flight], workload.in_flight, f"{workload.name}-warm")
-    before = prefill_alone(url, few, workload.in_flight, f"{workload.name}-before")
+    few, name = one.first(ALONE_TOKENS), one.workload.name
+    volume = volume_speed(one.root) / read_card(options.dump_dir).target.bytes_per_token
+
+    def alone(mark: str, prompts: list[list[int]]) -> float:
+        limit = Settings().max_tokens_in_flight
+        return prefill_alone(options.url, prompts, options.in_flight, f"{name}-{mark}", limit)
+
+    alone("warm", few[: len(few) // 4])
+    before = alone("before", few)
     server = EmbeddedRedis(one.root / "redis")
     try:
-        seconds, tokens, checker = run_worker(one, options, server.url)
+        window, checker = run_worker(one, options, server.url)
     finally:
         server.stop()
-    after = prefill_alone(url, few, workload.in_flight, f"{workload.name}-after")
+    after = alone("after", few)
     shutil.rmtree(one.root)
-    rate = tokens / seconds
+    rate, prefill = window.tokens / window.seconds, (before + after) / 2
     return Figures(
-        workload.name, round(seconds, 1), tokens, (round(before), round(after)), round(rate),
-        round(2 * rate / (before + after), 3), checker.verified.value, tuple(checker.wrong), checker.unread(),
+        name, options.in_flight, round(window.seconds, 1), window.tokens, window.samples, (round(before), round(after)),
+        round(volume), round(rate), round(rate / prefill, 3), round(rate / min(prefill, volume), 3),
+        checker.verified.value, tuple(checker.wrong), checker.unread(),
+        round(window.cpu / max(1, window.samples), 5), window.memory >> 20,
     )  # fmt: skip
 
 
-def first_tokens(prompts: Sequence[list[int]], tokens: int) -> list[list[int]]:
-    ends = itertools.accumulate(map(len, prompts))
-    return [prompt for prompt, end in zip(prompts, ends, strict=True) if end - len(prompt) < tokens]
+def volume_speed(directory: Path) -> float:
+    """Bytes a second of whole files, each synced, by as many writers as are fastest."""
+    return max(files_a_second(directory, writers) for writers in VOLUME_WRITERS) * VOLUME_FILE
 
 
-def run_worker(one: Prepared, options: argparse.Namespace, redis_url: str) -> tuple[float, int, Checker]:
-    """(seconds, tokens done in them, who checked the files)."""
+def files_a_second(directory: Path, writers: int) -> float:
+    data, files = os.urandom(VOLUME_FILE), max(32, 2 * writers)
+
+    def write(k: int) -> None:
+        path = directory / f"speed-{k}"
+        with path.open("wb", buffering=0) as file:
+            file.write(data)
+            os.fdatasync(file.fileno())
+        path.unlink()
+
+    with ThreadPoolExecutor(writers) as pool:
+        began = time.monotonic()
+        list(pool.map(write, range(files)))
+        return files / (time.monotonic() - began)
+
+
+def run_worker(one: Prepared, options: argparse.Namespace, redis_url: str) -> tuple[Window, Checker]:
     layout, info = RunLayout(one.root / "run"), load_run(one.root / "run")
     client = connect(redis_url)
     ledger = reconcile(client, redis_url, layout, info).ledger
     enqueue(make_app(redis_url), ledger, info)
-    environment = {
-        **os.environ, "HSQ_REDIS_URL": redis_url, "HSQ_MAX_IN_FLIGHT": str(one.workload.in_flight),
-    }  # fmt: skip
+    environment = {**os.environ, "HSQ_REDIS_URL": redis_url, "HSQ_MAX_IN_FLIGHT": str(options.in_flight)}
     with (one.root / "worker.log").open("wb") as log:
         worker = subprocess.Popen(
             [sys.executable, "-m", "hsqueue", "worker", "--engine", options.url, "--dump-dir", options.dump_dir],
@@ -176,7 +226,7 @@ def run_worker(one: Prepared, options: argparse.Namespace, redis_url: str) -> tu
         )  # fmt: skip
     checker = Checker(layout.root)
     try:
-        seconds, tokens = watch(ledger, info.samples, options.seconds, worker)
+        window = watch(ledger, info.samples, options.seconds, worker)
     except BaseException:
         print((one.root / "worker.log").read_text()[-3000:])
         raise
@@ -184,85 +234,29 @@ def run_worker(one: Prepared, options: argparse.Namespace, redis_url: str) -> tu
         worker.send_signal(signal.SIGTERM)
         worker.wait(60)
         checker.finish()
-    return seconds, tokens, checker
+    return window, checker
 
 
-def watch(ledger: Ledger, samples: int, seconds: float, worker: subprocess.Popen[bytes]) -> tuple[float, int]:
-    def tokens() -> int:
+def watch(ledger: Ledger, samples: int, seconds: float, worker: subprocess.Popen[bytes]) -> Window:
+    def done() -> tuple[int, int]:
         if worker.poll() is not None:
             raise SystemExit(f"the worker ended with status {worker.returncode}")
-        return ledger.counts(samples).tokens
+        counts = ledger.counts(samples)
+        return counts.tokens, counts.done
 
-    while not tokens():
+    while not done()[0]:
         time.sleep(0.1)
     time.sleep(WARM_UP)
-    began, first = time.monotonic(), tokens()
+    began, first, cpu, memory = time.monotonic(), done(), cpu_seconds(worker.pid), 0
     while time.monotonic() - began < seconds:
         time.sleep(min(1.0, seconds))
+        memory = max(memory, memory_bytes(worker.pid))
         if ledger.counts(samples).pending == 0:
             raise SystemExit("the prompts did not last; give a higher --rate")
-    return time.monotonic() - began, tokens() - first
-
-
-class Checker:
-    """Reads the files of every shard that has ended, in processes of their own, and removes them."""
-
-    def __init__(self, root: Path) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.root = root
-        self.verified: Synchronized[int] = context.Value("q", 0)
-        self._found = context.Queue()
-        self._done = context.Event()
-        self.wrong: list[str] = []
-        self._processes = [
-            context.Process(target=check_ended, args=(root, k, self.verified, self._found, self._done), daemon=True)
-            for k in range(CHECKERS)
-        ]
-        for process in self._processes:
-            process.start()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        while (text := self._found.get()) is not None:
-            self.wrong.append(text)
-
-    def finish(self) -> None:
-        """Waits until all shards that have ended are read."""
-        self._done.set()
-        for process in self._processes:
-            process.join(120)
-        self._found.put(None)
-        self._reader.join(10)
-
-    def unread(self) -> int:
-        layout = RunLayout(self.root)
-        return sum(any(layout.shard_directory(s).glob("*.safetensors")) for s in ended_shards(layout))
-
-
-def check_ended(root: Path, mine: int, verified: Synchronized[int], found: object, done: object) -> None:
-    """Every CHECKERS-th shard."""
-    layout, info, seen = RunLayout(root), load_run(root), set()
-    while True:
-        is_last = done.is_set()  # type: ignore[attr-defined]
-        new = [s for s in ended_shards(layout) if s % CHECKERS == mine and s not in seen]
-        for shard in new:
-            check = check_shard(layout, info, shard, deep=True)
-            for finding in check.findings:
-                found.put(str(finding))  # type: ignore[attr-defined]
-            with verified.get_lock():
-                verified.value += check.good
-            for path in layout.shard_directory(shard).glob("*.safetensors"):
-                path.unlink()
-            seen.add(shard)
-        if is_last:
-            return
-        if not new:
-            time.sleep(0.1)
-
-
-def ended_shards(layout: RunLayout) -> list[int]:
-    return sorted(int(path.stem.removeprefix("shard-")) for path in layout.manifests.glob("*/shard-*.json"))
+    last = done()
+    return Window(
+        time.monotonic() - began, last[0] - first[0], last[1] - first[1], cpu_seconds(worker.pid) - cpu, memory
+    )
 
 
 if __name__ == "__main__":
