@@ -69,7 +69,7 @@ def measure(client: redis.Redis, url: str, samples: int) -> dict[str, float]:
     empty = used(client)
     shards = -(-samples // SHARD)
     ledger = Ledger(client, url, "bench")
-    info = LedgerInfo("bench", "/bench", samples, shards, SHARD, "hsq.bench", 1)
+    info = LedgerInfo("bench", "/bench", samples, shards, SHARD, "hsq.bench", 1, samples * TOKENS, 1, "bench")
     ledger.create(info, (), (), ())
     rate = commits(ledger, min(shards, 2000))
     # The rest is set as a rebuild would have it: the same keys, without a million calls.

@@ -12,7 +12,7 @@ from hsqueue.cli.access import open_ledger, open_run
 from hsqueue.cli.console import plural, readable_bytes, say
 from hsqueue.contracts.errors import UsageError
 from hsqueue.local.redis import running_url
-from hsqueue.monitoring.snapshot import worker_states
+from hsqueue.monitoring.snapshot import worker_states_of
 from hsqueue.settings import load_settings
 from hsqueue.store.clean import remove_work_files
 
@@ -32,7 +32,7 @@ def clean(
         raise UsageError(f"{run} is being run", do="Stop hsqueue run first.")
     known = open_ledger(load_settings(), opened) if ledger or load_settings().redis_url else None
     if known is not None:
-        at_work = [w.name for w in worker_states(known, opened.info) if w.shards]
+        at_work = [w.name for w in worker_states_of(known, opened.info.fingerprint.target.queue) if w.shards]
         if at_work:
             raise UsageError(f"workers are at work on {run}: {', '.join(at_work)}", do="Stop them first.")
         if ledger:

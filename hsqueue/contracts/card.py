@@ -23,7 +23,7 @@ class EngineCard:
     model object holds them, whatever its convention. norm: ``post``, ``pre`` or ``both``.
     context_length: tokens the engine accepts in one prompt. server: name and version, ``sglang 0.5.23``.
     ranks: sizes of the parallel groups, ``{"tp": 1, "pp": 1, "dp": 1}``. started: seconds since the epoch.
-    problem: why capture is off, or empty.
+    problem: why capture is off, or empty. device: what it computes on, ``2x NVIDIA H200``, ``cpu``, or empty.
     """
 
     contract: int
@@ -46,6 +46,7 @@ class EngineCard:
     started: float
     ranks: dict[str, int]
     problem: str = ""
+    device: str = ""
 
     @property
     def target(self) -> Target:
@@ -99,4 +100,5 @@ class EngineCard:
             started=fields.seconds(table, "started"),
             ranks={str(name): fields.count(ranks, name) for name in ranks},
             problem=fields.text(table, "problem"),
+            device=fields.text(table, "device"),
         )

@@ -1,7 +1,8 @@
 """Names of the ledger's keys in Redis.
 
 ==================  ======  =====================================================================
-``info``            hash    dir, samples, shards, shard_size, queue, epoch, created
+``info``            hash    dir, samples, shards, shard_size, queue, epoch, tokens (planned),
+                            bytes_per_token, model
 ``counts``          hash    done, skipped, failed, tokens (of done samples)
 ``done``            bitmap  a bit for each sample whose file is published
 ``given_up``        hash    index -> JSON [ending, attempts, error, detail]
@@ -12,6 +13,11 @@
 ``attempts``        hash    shard -> leases granted since it last made progress
 ``queued``          zset    shard -> ms of Redis' clock when its message was last sent
 ``fence``           string  counter of fencing tokens within the epoch
+``pace``            hash    tokens committed over time; see pace.lua
+``troubled``        string  for each shard, how many of its samples were given up: 32 bits, big-endian
+``newest_failed``   zset    index of a failed sample -> ms of Redis' clock, 0 where unknown; the newest
+``newest_skipped``  zset    the same for skipped samples
+``meters``          hash    counters; see hsqueue.contracts.meters
 ==================  ======  =====================================================================
 """
 
@@ -25,8 +31,16 @@ RUNS = "hsq:runs"
 WORKERS = "hsq:workers"
 """Hash of worker name -> JSON of its last heartbeat."""
 
+SIGNS = "hsq:workers:signs"
+"""Sorted set of worker name -> ms of Redis' clock at its last heartbeat."""
+
 REAPER = "hsq:reaper"
 """String with expiry: who reaps at the moment."""
+
+
+def worker_meters(worker: str) -> str:
+    """Hash of a worker's counters over all runs; see hsqueue.contracts.meters."""
+    return f"hsq:meters:{worker}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +97,26 @@ class RunKeys:
         return self._key("fence")
 
     @property
+    def pace(self) -> str:
+        return self._key("pace")
+
+    @property
+    def troubled(self) -> str:
+        return self._key("troubled")
+
+    @property
+    def newest_failed(self) -> str:
+        return self._key("newest_failed")
+
+    @property
+    def newest_skipped(self) -> str:
+        return self._key("newest_skipped")
+
+    @property
+    def meters(self) -> str:
+        return self._key("meters")
+
+    @property
     def rebuilding(self) -> str:
         return self._key("rebuilding")
 
@@ -90,5 +124,6 @@ class RunKeys:
     def all(self) -> tuple[str, ...]:
         return (
             self.info, self.counts, self.done, self.given_up, self.suspects, self.ended, self.leases,
-            self.holders, self.attempts, self.queued, self.fence,
+            self.holders, self.attempts, self.queued, self.fence, self.pace, self.troubled, self.newest_failed,
+            self.newest_skipped, self.meters,
         )  # fmt: skip

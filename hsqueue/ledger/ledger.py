@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 import json
+import sys
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any, cast
 
 import redis
 
 from hsqueue.contracts.errors import LeaseLost, LedgerDamaged
+from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.ledger.connect import redis_errors
-from hsqueue.ledger.keys import RUNS, RunKeys
+from hsqueue.ledger.keys import RUNS, RunKeys, worker_meters
 
 EPOCH_SHIFT = 32
 """A fencing token is ``epoch << EPOCH_SHIFT | counter``; acquire.lua counts with the same number."""
 
-SCRIPTS = ("acquire", "renew", "release", "commit", "finish", "claim", "forget", "reclaim", "standing")
+SCRIPTS = (
+    "acquire",
+    "renew",
+    "release",
+    "commit",
+    "finish",
+    "claim",
+    "forget",
+    "reclaim",
+    "standing",
+    "meter",
+    "queued",
+)
+PACE, PACED = "pace", ("acquire", "commit")
+"""A part of a script, and the scripts that it stands before."""
+
+NEWEST = 100
+"""Of the failed and of the skipped samples, how many newest are listed; commit.lua has the same number."""
+
+METERS_TTL = 24 * 3600.0
+"""Seconds that a worker's counters stay after it last added to them."""
+
+
+def worker_of(owner: str) -> str:
+    """The name of the worker whose leases are `owner`'s."""
+    return owner.split(":", 1)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +63,11 @@ class Lease:
     @property
     def holder(self) -> str:
         return f"{self.fence} {self.owner}"
+
+    @property
+    def worker(self) -> str:
+        """Name of the worker that holds it; the rest of the owner is a directory."""
+        return worker_of(self.owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +90,10 @@ class Counts:
     failed: int
     tokens: int
 
+    @classmethod
+    def from_fields(cls, total: int, found: Mapping[str, str]) -> Counts:
+        return cls(total, *(int(found.get(name, 0)) for name in ("done", "skipped", "failed", "tokens")))
+
     @property
     def pending(self) -> int:
         return self.total - self.done - self.skipped - self.failed
@@ -64,7 +101,9 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class LedgerInfo:
-    """What the ledger knows of a run. dir: where the run lies. queue: of its messages."""
+    """What the ledger knows of a run. dir: where the run lies. queue: of its messages. tokens: planned.
+    bytes_per_token: on the volume. model: as planned for.
+    """
 
     run: str
     dir: str
@@ -73,6 +112,36 @@ class LedgerInfo:
     shard_size: int
     queue: str
     epoch: int
+    tokens: int
+    bytes_per_token: int
+    model: str
+
+    @classmethod
+    def of(cls, info: RunInfo, directory: str, epoch: int) -> LedgerInfo:
+        """Of a run that lies in `directory`."""
+        target = info.fingerprint.target
+        return cls(
+            info.run, directory, info.samples, info.shards, info.fingerprint.shard_size, target.queue, epoch,
+            info.tokens, target.bytes_per_token, target.model,
+        )  # fmt: skip
+
+    @classmethod
+    def from_fields(cls, run: str, found: Mapping[str, str]) -> LedgerInfo:
+        """Raises ValueError or KeyError for what ``Ledger.create`` does not write."""
+        # A name with NUL is no path, and a relative one would mean another place in every process.
+        if not found["dir"].startswith("/") or "\0" in found["dir"]:
+            raise ValueError(f"{found['dir']!r:.60} is no directory's full name")
+        numbers = (
+            int(found[name]) for name in ("samples", "shards", "shard_size", "epoch", "tokens", "bytes_per_token")
+        )
+        samples, shards, shard_size, epoch, tokens, bytes_per_token = numbers
+        return cls(
+            run, found["dir"], samples, shards, shard_size, found["queue"], epoch, tokens, bytes_per_token,
+            found["model"],
+        )  # fmt: skip
+
+    def to_fields(self) -> dict[str, str | int]:
+        return {name: value for name, value in asdict(self).items() if name != "run"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +170,23 @@ class Ledger:
     def __init__(self, client: redis.Redis, url: str, run: str) -> None:
         self.client, self.url, self.run, self.keys = client, url, run, RunKeys(run)
         folder = files("hsqueue.ledger") / "scripts"
-        self._scripts = {name: client.register_script((folder / f"{name}.lua").read_text()) for name in SCRIPTS}
+        texts = {name: (folder / f"{name}.lua").read_text() for name in (*SCRIPTS, PACE)}
+        self._scripts = {
+            name: client.register_script(texts[PACE] + texts[name] if name in PACED else texts[name])
+            for name in SCRIPTS
+        }
 
     def _call(self, name: str, keys: Sequence[str], args: Iterable[str | int | float]) -> Any:
-        with self._read():
+        with self.reading():
             return self._scripts[name](keys=list(keys), args=list(args))
 
     @contextmanager
-    def _read(self) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
         """Raises RedisUnreachable, and LedgerDamaged where a reply is none that this class has written."""
         try:
             with redis_errors(self.url):
                 yield
-        except (KeyError, ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
             raise LedgerDamaged(
                 f"Redis holds something else than the ledger of run {self.run} ({str(error)[:80]})",
                 do="Run hsqueue ledger rebuild RUN; the volume has everything that matters.",
@@ -123,17 +196,9 @@ class Ledger:
 
     def info(self) -> LedgerInfo | None:
         """None where this Redis does not know the run."""
-        with self._read():
+        with self.reading():
             found = cast(dict[str, str], self.client.hgetall(self.keys.info))
-            if not found:
-                return None
-            # A name with NUL is no path, and a relative one would mean another place in every process.
-            if not found["dir"].startswith("/") or "\0" in found["dir"]:
-                raise ValueError(f"{found['dir']!r:.60} is no directory's full name")
-            return LedgerInfo(
-                self.run, found["dir"], int(found["samples"]), int(found["shards"]), int(found["shard_size"]),
-                found["queue"], int(found["epoch"]),
-            )  # fmt: skip
+            return LedgerInfo.from_fields(self.run, found) if found else None
 
     def is_forgotten(self) -> bool:
         """Whether this Redis knows nothing of the run, not even that it was dropped."""
@@ -141,10 +206,8 @@ class Ledger:
             return self.client.hget(RUNS, self.run) is None
 
     def counts(self, total: int) -> Counts:
-        names = ("done", "skipped", "failed", "tokens")
-        with self._read():
-            found = cast(dict[str, str], self.client.hgetall(self.keys.counts))
-            return Counts(total, *(int(found.get(name, 0)) for name in names))
+        with self.reading():
+            return Counts.from_fields(total, cast(dict[str, str], self.client.hgetall(self.keys.counts)))
 
     def done_in(self, indices: range) -> set[int]:
         """Indices within `indices`, which is contiguous, whose samples are done."""
@@ -159,10 +222,29 @@ class Ledger:
             return bool(self.client.getbit(self.keys.done, index))
 
     def ended_shards(self, shards: int) -> set[int]:
-        return _bits(self._bitmap(self.keys.ended, range(shards)), range(shards))
+        return _bits(self.ended_bitmap(shards), range(shards))
+
+    def ended_bitmap(self, shards: int) -> bytes:
+        """A bit for each shard that has ended, the highest of a byte first; shorter where the last ones have not."""
+        return self._bitmap(self.keys.ended, range(shards))
+
+    def troubled(self, shards: int) -> array[int]:
+        """For each shard, how many of its samples were skipped or failed; shorter where the last ones have none."""
+        found = array("I")
+        data = self._bytes(self.keys.troubled, 0, 4 * shards - 1)
+        found.frombytes(data[: len(data) // 4 * 4])
+        if sys.byteorder == "little":
+            found.byteswap()
+        return found
+
+    def queued_shards(self) -> list[int]:
+        with self.reading():
+            return [int(shard) for shard in str(self._call("queued", (self.keys.queued,), ())).split()]
 
     def _bitmap(self, key: str, indices: range) -> bytes:
-        first, last = indices.start // 8, (indices.stop - 1) // 8
+        return self._bytes(key, indices.start // 8, (indices.stop - 1) // 8)
+
+    def _bytes(self, key: str, first: int, last: int) -> bytes:
         with redis_errors(self.url):
             # A bitmap is no text, so it is read past the client's decoding.
             execute = cast(Callable[..., bytes], self.client.execute_command)
@@ -171,7 +253,7 @@ class Ledger:
 
     def given_up(self, indices: Iterable[int] | None = None) -> dict[int, GivenUp]:
         """Skipped and failed samples, all or those of `indices`."""
-        with self._read():
+        with self.reading():
             if indices is None:
                 table = cast(dict[str, str], self.client.hgetall(self.keys.given_up))
             else:
@@ -183,19 +265,19 @@ class Ledger:
     def suspects(self, indices: Iterable[int]) -> dict[int, int]:
         """Samples of `indices` that were in flight when an engine went down, and how often."""
         names = [str(index) for index in indices]
-        with self._read():
+        with self.reading():
             values = cast(list[str | None], self.client.hmget(self.keys.suspects, names)) if names else []
             return {int(name): int(value) for name, value in zip(names, values, strict=True) if value is not None}
 
     def holders(self) -> dict[int, str]:
         """Shard -> owner of its lease, expired ones included."""
-        with self._read():
+        with self.reading():
             found = cast(dict[str, str], self.client.hgetall(self.keys.holders))
             return {int(shard): holder.split(" ", 1)[1] for shard, holder in found.items()}
 
     def live_holders(self) -> dict[int, str]:
         """Shard -> owner of a lease that has not expired."""
-        with self._read():
+        with self.reading():
             seconds, micros = self.client.time()
             now = seconds * 1000 + micros // 1000
             live = cast(list[str], self.client.zrangebyscore(self.keys.leases, now, "+inf"))
@@ -205,7 +287,7 @@ class Ledger:
     def lease_attempts(self, shards: Sequence[int]) -> dict[int, int]:
         """Leases granted so far for each of `shards` that had one."""
         names = [str(shard) for shard in shards]
-        with self._read():
+        with self.reading():
             values = cast(list[str | None], self.client.hmget(self.keys.attempts, names)) if names else []
             return {s: int(v) for s, v in zip(shards, values, strict=True) if v is not None}
 
@@ -224,7 +306,7 @@ class Ledger:
         k = self.keys
         reply = self._call(
             "acquire",
-            (k.info, k.ended, k.leases, k.holders, k.attempts, k.fence, k.queued),
+            (k.info, k.ended, k.leases, k.holders, k.attempts, k.fence, k.queued, k.pace),
             (shard, owner, _milliseconds(ttl)),
         )
         if reply[0] == "granted":
@@ -256,10 +338,21 @@ class Ledger:
             args += [sample.index, sample.tokens]
         for given in given_up:
             args += [given.index, str(given.ending), _given_up_json(given)]
-        recorded = int(self._call("commit", (k.holders, k.done, k.counts, k.given_up, k.suspects, k.attempts), args))
+        keys = (
+            k.holders, k.done, k.counts, k.given_up, k.suspects, k.attempts, k.pace, k.troubled, k.newest_failed,
+            k.newest_skipped,
+        )  # fmt: skip
+        recorded = int(self._call("commit", keys, args))
         if recorded < 0:
             raise LeaseLost(f"the lease of shard {lease.shard} is lost", do="Nothing; another worker has it.")
         return recorded
+
+    def add(self, worker: str, increments: Mapping[str, int]) -> None:
+        """Adds to the counters of the run and of `worker`; names as in ``hsqueue.contracts.meters``."""
+        args: list[str | int] = [_milliseconds(METERS_TTL)]
+        for name, increment in increments.items():
+            args += [name, increment]
+        self._call("meter", (self.keys.info, self.keys.meters, worker_meters(worker)), args)
 
     def suspect(self, indices: Iterable[int]) -> None:
         """Notes samples that were in flight when their engine went down."""
@@ -280,7 +373,10 @@ class Ledger:
         args: list[int] = [shard]
         for index, count in tokens.items():
             args += [index, count]
-        keys = (k.done, k.counts, k.given_up, k.suspects, k.ended, k.attempts, k.queued)
+        keys = (
+            k.done, k.counts, k.given_up, k.suspects, k.ended, k.attempts, k.queued, k.troubled, k.newest_failed,
+            k.newest_skipped,
+        )  # fmt: skip
         return int(self._call("forget", keys, args))
 
     def reopen(self, shard: int) -> None:
@@ -333,9 +429,15 @@ class Ledger:
             counts["done"] += 1
             counts["tokens"] += sample.tokens
         table = {}
+        troubled = array("I", bytes(4 * info.shards))
+        newest: dict[str, list[int]] = {k.newest_skipped: [], k.newest_failed: []}
         for given in given_up:
             table[str(given.index)] = _given_up_json(given)
             counts[str(given.ending)] += 1
+            troubled[given.index // info.shard_size] += 1
+            newest[k.newest_failed if given.ending is Ending.FAILED else k.newest_skipped].append(given.index)
+        if sys.byteorder == "little":
+            troubled.byteswap()
         shard_bits = bytearray((info.shards + 7) // 8)
         for shard in ended:
             shard_bits[shard // 8] |= 0x80 >> shard % 8
@@ -346,11 +448,11 @@ class Ledger:
             pipe.hset(k.counts, mapping=cast(Any, counts))
             if table:
                 pipe.hset(k.given_up, mapping=cast(Any, table))
-            fields = {
-                "dir": info.dir, "samples": info.samples, "shards": info.shards,
-                "shard_size": info.shard_size, "queue": info.queue, "epoch": info.epoch,
-            }  # fmt: skip
-            pipe.hset(k.info, mapping=cast(Any, fields))
+                pipe.set(k.troubled, troubled.tobytes())
+            for key, indices in newest.items():
+                if indices:
+                    pipe.zadd(key, {str(index): 0 for index in sorted(indices)[-NEWEST:]})
+            pipe.hset(k.info, mapping=cast(Any, info.to_fields()))
             pipe.hset(RUNS, self.run, info.dir)
             pipe.execute()
 

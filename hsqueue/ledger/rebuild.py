@@ -72,10 +72,7 @@ def rebuild(client: redis.Redis, url: str, layout: RunLayout, info: RunInfo) -> 
     done: list[Published] = [d for state in states for d in state.done]
     given_up: list[GivenUp] = [g for state in states for g in state.given_up if state.ended]
     ledger.create(
-        LedgerInfo(
-            info.run, str(layout.root.resolve()), info.samples, info.shards, info.fingerprint.shard_size,
-            info.fingerprint.target.queue, new_epoch(layout),
-        ),
+        LedgerInfo.of(info, str(layout.root.resolve()), new_epoch(layout)),
         done, given_up, (state.shard for state in states if state.ended),
     )  # fmt: skip
     return ledger

@@ -18,7 +18,10 @@ from hsqueue.contracts.message import TASK_NAME, ShardMessage
 from hsqueue.contracts.rid import dump_directory_name, parse_rid
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.ledger.ledger import Ledger, LedgerInfo
-from hsqueue.monitoring.snapshot import _worker_state
+from hsqueue.ledger.signs import Sign
+from hsqueue.monitoring.meters import meters_of
+from hsqueue.monitoring.pace import Pace, pace_of
+from hsqueue.monitoring.workers import worker_states
 from hsqueue.store.manifest import Manifest, make_manifest, seal
 from hsqueue.store.samplefile import parse_sample_header, read_sample_header
 from hsworker.consumer import require_ours
@@ -105,7 +108,7 @@ CARD: dict[str, Any] = {
     "contract": 1, "instance": "i", "model": "m", "weights": "w", "num_layers": 8, "hidden_size": 8, "vocab_size": 100,
     "context_length": 64, "dtype": "bfloat16", "layers": [2, 4, 5], "layers_asked": [2, 4, 5],
     "layers_held": [2, 4, 5], "norm": "post", "server": "sglang 0.5", "host": "h", "port": 1, "pid": 1,
-    "started": 1.5, "ranks": {"tp": 1}, "problem": "",
+    "started": 1.5, "ranks": {"tp": 1}, "problem": "", "device": "cpu",
 }  # fmt: skip
 
 
@@ -209,12 +212,14 @@ class Replies:
     def one(self, dice: random.Random) -> bool:
         good = {
             "dir": "/volume/run", "samples": "20", "shards": "5", "shard_size": "4", "queue": "q", "epoch": "3",
-            "done": "1", "skipped": "0", "failed": "0", "tokens": "9",
+            "done": "1", "skipped": "0", "failed": "0", "tokens": "9", "bytes_per_token": "100", "model": "m",
+            "began": "1000000", "resumed": "1000000", "last": "1200000", "worked": "200000", "3": "123 9",
+            "engine.us": "1000", "engine.le.0.5": "2", "errors.DumpMissing": "1",
         }  # fmt: skip
         self.table = {str(k): str(v) for k, v in _as_dict(changed(good, dice)).items()}
         calls: tuple[Callable[[], object], ...] = (
             self.ledger.info, lambda: self.ledger.counts(20), lambda: self._given_up(dice),
-            lambda: self._holders(dice), lambda: self._beat(dice),
+            lambda: self._holders(dice), lambda: self._beat(dice), self._pace, self._meters,
         )  # fmt: skip
         found = dice.choice(calls)()
         if isinstance(found, LedgerInfo):
@@ -233,8 +238,23 @@ class Replies:
         return self.ledger.holders()
 
     def _beat(self, dice: random.Random) -> object:
-        good = {"time": 1.5, "host": "h", "pid": 1, "engine": "http://h", "queue": "q", "paused": ""}
-        return _worker_state("gpu0", random_text(good, dice).decode(errors="replace"), (), "q")
+        numbers = (
+            "leases", "tokens_per_second", "requests", "tokens", "dump_bytes", "dump_limit", "dump_free", "dump_total",
+            "engine_quiet", "volume_quiet", "answer_seconds", "publish_seconds",
+        )  # fmt: skip
+        good = {
+            "engine": "http://h", "queue": "q", "paused": "", "gpu": "cpu", "host": "h", "state": "serving",
+            "waits_for": "", **dict.fromkeys(numbers, 1),
+        }  # fmt: skip
+        return worker_states({"gpu0": Sign(1.0, random_text(good, dice).decode(errors="replace"))}, {})
+
+    def _pace(self) -> Pace:
+        with self.ledger.reading():
+            return pace_of(self.table, 1300.0, 10.0, pending=True)
+
+    def _meters(self) -> object:
+        with self.ledger.reading():
+            return meters_of(self.table)
 
 
 def _as_dict(value: Any) -> dict[Any, Any]:

@@ -16,6 +16,7 @@ from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.ledger.ledger import Counts, Ledger
 from hsqueue.ledger.rebuild import reconcile
+from hsqueue.monitoring.limits import SLOW_VOLUME
 from hsqueue.settings import Settings
 from hsqueue.store.files import temporary_name
 from hsqueue.store.manifest import read_manifest
@@ -27,7 +28,7 @@ from hsworker.dumps import DumpSource, RidDumps
 from hsworker.lease import LeaseKeeper
 from hsworker.sample import Way
 from hsworker.shard import Outcome, ShardRun
-from hsworker.times import ENOUGH, SLOW_VOLUME
+from hsworker.times import ENOUGH
 from tests.support.counter import write_counter_dump
 from tests.support.fakeengine import CARD, FakeEngine
 from tests.support.ledger import expire, granted

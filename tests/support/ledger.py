@@ -7,7 +7,7 @@ from hsqueue.ledger.ledger import Lease, Ledger, LedgerInfo
 
 TTL = 60.0
 SAMPLES, SHARDS, SIZE = 20, 5, 4
-INFO = LedgerInfo("r1", "/run", SAMPLES, SHARDS, SIZE, "hsq.q", 3)
+INFO = LedgerInfo("r1", "/run", SAMPLES, SHARDS, SIZE, "hsq.q", 3, 2190, 100, "models/tiny")
 
 
 def granted(ledger: Ledger, shard: int = 0, owner: str = "a", ttl: float = TTL) -> Lease:

@@ -90,6 +90,7 @@ def build_card(info: ModelInfo, layers: tuple[int, ...], norm: str, host: str, p
         pid=os.getpid(),
         started=time.time(),
         ranks={"tp": 1, "pp": 1, "dp": 1},
+        device="cpu",
     )
 
 

@@ -18,6 +18,7 @@ from hsqueue.queue.app import make_app
 from hsqueue.queue.reaper import Reaper
 from hsqueue.settings import load_settings
 from hsworker.consumer import CarefulConsumer
+from hsworker.heartbeat import Heartbeat
 from hsworker.pinning import Pin
 from hsworker.station import Station
 from hsworker.watch import Watch
@@ -34,7 +35,7 @@ app.conf.worker_consumer = CarefulConsumer
 REPORT_SECONDS = 1.0
 DRAIN_POLL = 0.1
 _stations: dict[int, Station] = {}
-_threads: list[Watch | Reaper] = []
+_threads: list[Watch | Heartbeat | Reaper] = []
 
 
 def station() -> Station:
@@ -68,6 +69,14 @@ def extract(self: Task, **kwargs: object) -> str:
 class DrainingWorker(app.Worker):  # type: ignore[misc, name-defined]
     """Celery's worker, whose soft shutdown ends once the shards in hand are given back, not when its time is up."""
 
+    def start(self) -> None:
+        try:
+            super().start()
+        finally:
+            for thread in _threads:
+                if isinstance(thread, Heartbeat):
+                    thread.leave()
+
     def wait_for_soft_shutdown(self) -> None:
         here = station()
         here.pin.stop_path.touch()
@@ -96,7 +105,9 @@ def _die_with_parent(**_: Any) -> None:
 def _start_threads(sender: Any = None, **_: Any) -> None:
     here = station()
     queue = here.card.target.queue
-    _threads.append(Watch(here, sender, queue))
+    watch = Watch(here, sender, queue)
+    _threads.append(watch)
+    _threads.append(watch.heartbeat)
     _threads.append(Reaper(app, here.client, redis_url, settings.requeue_grace, volumes=settings.volumes))
     for thread in _threads:
         thread.start()

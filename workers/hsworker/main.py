@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from typing import cast
 
@@ -65,7 +64,7 @@ def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str
     app.worker_main(
         [
             "worker", f"--concurrency={processes}", f"--queues={card.target.queue}",
-            f"--hostname={pin.name}@{socket.gethostname()}", "--without-mingle", "--without-gossip",
+            f"--hostname={pin.worker}", "--without-mingle", "--without-gossip",
             "--loglevel=INFO",
         ]
     )  # fmt: skip

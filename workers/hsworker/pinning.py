@@ -58,7 +58,12 @@ class Pin:
     @property
     def owner(self) -> str:
         """Who holds the leases of this worker: the same after a restart, so that it can drop its own old ones."""
-        return f"{self.name}@{socket.gethostname()}:{self.dump_dir}".replace(" ", "_")
+        return f"{self.worker}:{self.dump_dir}".replace(" ", "_")
+
+    @property
+    def worker(self) -> str:
+        """The worker's name among all workers, Celery's as well."""
+        return f"{self.name}@{socket.gethostname()}"
 
     @property
     def workspace(self) -> Path:

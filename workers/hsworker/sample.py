@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hsqueue.contracts.card import EngineCard
 from hsqueue.contracts.errors import EngineDown, EngineRefused, HsqueueError, SampleRefused
+from hsqueue.contracts.meters import DUMP, ENGINE, VOLUME
 from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.sample import Published, Sample
 from hsqueue.contracts.target import Target
@@ -18,7 +20,7 @@ from hsworker.budget import Share
 from hsworker.dumps import DumpSource
 from hsworker.engine import EngineClient
 from hsworker.matching import check_dump, check_response, check_sample
-from hsworker.times import DUMP, ENGINE, VOLUME, Times
+from hsworker.times import Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,12 @@ def process(way: Way, sample: Sample, attempt: int) -> Published:
     """
     rid = RequestId(way.run, sample.index, way.fence, attempt)
     try:
+        seconds = None
         try:
             way.dumps.announce(rid, sample)
-            _ask(way, rid, sample)
+            seconds = _ask(way, rid, sample)
         finally:
-            way.share.answered(sample.tokens)
+            way.share.answered(sample.tokens, seconds)
             way.answered()
         return _take(way, rid, sample)
     finally:
@@ -68,14 +71,15 @@ def dump_bytes(target: Target, tokens: int) -> int:
     return target.bytes_per_token * tokens
 
 
-def _ask(way: Way, rid: RequestId, sample: Sample) -> None:
+def _ask(way: Way, rid: RequestId, sample: Sample) -> float:
+    """Returns the seconds that the engine took."""
     accepted = False
     try:
         check_sample(sample, way.target, way.card.context_length)
         accepted = True
+        began = time.monotonic()
         try:
-            with way.times.spend(ENGINE):
-                response = way.engine.prefill(str(rid), sample.input_ids.tolist())
+            response = way.engine.prefill(str(rid), sample.input_ids.tolist())
         except (EngineRefused, SampleRefused):
             accepted = False
             raise
@@ -83,7 +87,10 @@ def _ask(way: Way, rid: RequestId, sample: Sample) -> None:
             if way.engine.alive() and way.is_same_engine():
                 raise EngineRefused(f"the connection broke, the engine stands ({error.problem})", sample=rid) from None
             raise
+        seconds = time.monotonic() - began
+        way.times.add(ENGINE, seconds)
         check_response(response, str(rid), sample.tokens)
+        return seconds
     except BaseException:
         # An accepted request that came to nothing here may still leave a dump.
         way.dumps.forget(rid, orphaned=accepted)
@@ -98,7 +105,7 @@ def _take(way: Way, rid: RequestId, sample: Sample) -> Published:
         taken = True
         check_dump(dump.meta, dump.file, dump.ids, str(rid), sample, way.target)
         require_run(way.layout.run_json)
-        with way.times.spend(VOLUME), way.publishing:
+        with way.times.spend(VOLUME), way.share.publication(sample.tokens), way.publishing:
             return publish(
                 Publication(
                     source=dump.path, dump=dump.file, meta=dump.meta, run=way.run, index=sample.index, id=sample.id,

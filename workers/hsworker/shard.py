@@ -19,6 +19,7 @@ from hsqueue.contracts.errors import (
     WorkerStopping,
 )
 from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.contracts.meters import ENGINE, LEDGER, VOLUME, error_name
 from hsqueue.contracts.sample import Ending, GivenUp, Published, Sample
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.planning.shards import read_shard
@@ -38,7 +39,7 @@ from hsworker.budget import Share
 from hsworker.lease import LeaseKeeper
 from hsworker.progress import Send, ShardProgress
 from hsworker.sample import Way, dump_bytes, process
-from hsworker.times import ENGINE, VOLUME, complaint
+from hsworker.times import complaint
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,9 @@ BUDGET_POLL = 0.005
 """Seconds between two looks at a budget that the other shard may free."""
 
 IDLE_POLL = 0.25
+
+METER_SECONDS = 1.0
+"""Seconds between two additions to the counters in Redis."""
 
 
 class Unexpected(RetryError):
@@ -104,7 +108,7 @@ class ShardRun:
         self._uncommitted: list[Published] = []
         self._given_up: dict[int, GivenUp] = {}
         self._hopeless: list[GivenUp] = []
-        self._last_commit = time.monotonic()
+        self._last_commit = self._last_meter = time.monotonic()
         self._complained = False
 
     def run(self) -> Outcome:
@@ -121,6 +125,7 @@ class ShardRun:
             stopped = self._close(progress)
         except HsqueueError as error:
             stopped = error
+        self._meter()
         return self._outcome(stopped)
 
     def _planned(self) -> dict[int, Sample]:
@@ -192,6 +197,8 @@ class ShardRun:
                     continue
                 self._await(progress, BUDGET_POLL if send is not None else self._pause(progress))
                 self._commit_when_due(progress)
+                if time.monotonic() - self._last_meter >= METER_SECONDS:
+                    self._meter()
                 self._complain_of_the_volume()
             self.share.declare(wants=False, fence=self.keeper.lease.fence)
 
@@ -229,8 +236,11 @@ class ShardRun:
         if event.published is not None:
             progress.succeeded(event.published)
             self._uncommitted.append(event.published)
+            for name, number in (("samples", 1), ("tokens", event.published.tokens), ("bytes", event.published.bytes)):
+                self.way.times.count(name, number)
             return
         assert event.error is not None
+        self.way.times.count(error_name(event.error.name))
         progress.failed(event.index, event.error, time.monotonic())
         log.debug("run %s shard %d sample %d: %s", self.info.run, self.shard, event.index, event.error)
 
@@ -241,11 +251,34 @@ class ShardRun:
             self._complained = True
             log.warning("run %s shard %d: %s", self.info.run, self.shard, text)
 
+    def _meter(self) -> None:
+        """Passes on what the lease's counters grew by. They are figures for people: Redis may lose them."""
+        self._last_meter = time.monotonic()
+        increments = self.way.times.untold()
+        if not increments:
+            return
+        try:
+            self.ledger.add(self.keeper.lease.worker, increments)
+            self.way.times.tell(increments)
+        except HsqueueError as error:
+            log.debug("shard %d: counters are told later: %s", self.shard, error)
+
+    def _new(self, progress: ShardProgress) -> list[GivenUp]:
+        """Samples given up that the ledger has not been told of."""
+        return [given for index, given in progress.given_up.items() if index not in self._given_up]
+
+    def _take_up(self, given_up: list[GivenUp]) -> None:
+        self._given_up |= {given.index: given for given in given_up}
+        for given in given_up:
+            self.way.times.count(str(given.ending))
+
     def _commit_when_due(self, progress: ShardProgress) -> None:
         due = time.monotonic() - self._last_commit >= self.settings.commit_every
-        if self._uncommitted and (due or len(self._uncommitted) >= self.settings.commit_samples):
+        given_up = self._new(progress)
+        if (self._uncommitted or given_up) and (due or len(self._uncommitted) >= self.settings.commit_samples):
             try:
-                self._commit([])
+                self._commit(given_up)
+                self._take_up(given_up)
             except RedisUnreachable as error:
                 self._last_commit = time.monotonic()
                 log.warning("shard %d: %s", self.shard, error)
@@ -260,7 +293,8 @@ class ShardRun:
                 fsync_directory(directory)
             except OSError as error:
                 raise volume_error(error, directory / "x") from error
-            self.ledger.commit(self.keeper.lease, self._uncommitted, given_up)
+            with self.way.times.spend(LEDGER):
+                self.ledger.commit(self.keeper.lease, self._uncommitted, given_up)
             self._committed |= {d.index: d for d in self._uncommitted}
             self._uncommitted = []
         self._last_commit = time.monotonic()
@@ -270,11 +304,11 @@ class ShardRun:
 
     def _close(self, progress: ShardProgress) -> HsqueueError | None:
         """Commits, and writes the manifest where every sample has ended. Returns why it could not."""
-        given_up = [*progress.given_up.values(), *self._hopeless]
-        self._given_up |= {given.index: given for given in given_up}
+        given_up = [*self._new(progress), *self._hopeless]
         if isinstance(progress.stopped_by, EngineDown):
             self.ledger.suspect(progress.downed)
         self._commit_while_leased(given_up)
+        self._take_up(given_up)
         if len(self._committed) + len(self._given_up) < len(self.indices):
             self.ledger.release(self.keeper.lease)
             return progress.stopped_by

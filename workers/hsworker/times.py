@@ -1,16 +1,17 @@
-"""Where the time of a shard's samples goes: at the engine, at the dump, at the volume."""
+"""Where the time of a shard's samples goes, and what came of them: figures of one lease."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-ENGINE, DUMP, VOLUME = "engine", "dump", "volume"
-SLOW_VOLUME = 1.0
-"""Seconds to publish a sample from which a volume may be called slow; a shared one takes a tenth of it."""
+from hsqueue.contracts.meters import BUCKETS, DUMP, ENGINE, VOLUME, bucket_name, spent_name
+from hsqueue.monitoring.limits import volume_is_slow
+
 ENOUGH = 8
 """Samples before anything is said."""
 
@@ -26,35 +27,58 @@ class Spent:
     def mean(self) -> float:
         return self.seconds / self.samples if self.samples else 0.0
 
-    def plus(self, seconds: float) -> Spent:
-        return Spent(self.samples + 1, self.seconds + seconds)
-
 
 class Times:
-    """Counts of one lease; any thread may add."""
+    """Counters of one lease, named as in ``hsqueue.contracts.meters``; any thread may add."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._spent = {name: Spent() for name in (ENGINE, DUMP, VOLUME)}
+        self._counters: Counter[str] = Counter()
+        self._told: Counter[str] = Counter()
 
     def __getitem__(self, stage: str) -> Spent:
-        return self._spent[stage]
+        with self._lock:
+            samples = sum(self._counters[name] for name in BUCKETS[stage])
+            return Spent(samples, self._counters[spent_name(stage)] / 1e6)
 
     @contextmanager
     def spend(self, stage: str) -> Iterator[None]:
         """What is done within it counts for `stage`, unless it fails."""
         began = time.monotonic()
         yield
+        self.add(stage, time.monotonic() - began)
+
+    def add(self, stage: str, seconds: float) -> None:
         with self._lock:
-            self._spent[stage] = self._spent[stage].plus(time.monotonic() - began)
+            self._counters[spent_name(stage)] += round(seconds * 1e6)
+            self._counters[bucket_name(stage, seconds)] += 1
+
+    def count(self, name: str, number: int = 1) -> None:
+        with self._lock:
+            self._counters[name] += number
+
+    def counters(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._counters)
+
+    def untold(self) -> dict[str, int]:
+        """What has come since the last ``tell``."""
+        with self._lock:
+            return dict(self._counters - self._told)
+
+    def tell(self, increments: Mapping[str, int]) -> None:
+        """These have been passed on."""
+        with self._lock:
+            self._told.update(increments)
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {spent.mean:.2f} s" for name, spent in self._spent.items() if spent.samples)
+        spent = {name: self[name] for name in (ENGINE, DUMP, VOLUME)}
+        return ", ".join(f"{name} {of.mean:.2f} s" for name, of in spent.items() if of.samples)
 
 
 def complaint(engine: Spent, volume: Spent) -> str:
     """What is wrong with the volume, for people; empty where it keeps up."""
-    if volume.samples < ENOUGH or volume.mean < SLOW_VOLUME or volume.mean < engine.mean:
+    if volume.samples < ENOUGH or not volume_is_slow(volume.mean, engine.mean):
         return ""
     return (
         f"the volume is slow and holds the engine up: publishing a sample takes {volume.mean:.1f} s, the engine's "

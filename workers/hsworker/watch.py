@@ -1,11 +1,9 @@
-"""The worker's main process: pauses consuming while its engine or the volume is away, reaps, and says it lives."""
+"""The worker's main process: pauses consuming while its engine or the volume is away, and keeps its dumps swept."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import socket
 import threading
 import time
 import uuid
@@ -13,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from hsqueue.contracts.errors import HsqueueError
-from hsqueue.ledger.connect import redis_errors
-from hsqueue.ledger.keys import WORKERS
 from hsqueue.planning.target import read_card
 from hsqueue.store.layout import RunLayout
+from hsworker.heartbeat import Heartbeat
 from hsworker.life import Action, Life, Pause, Seen, State
 from hsworker.pause import read_pause
 from hsworker.pinning import check_engine
@@ -24,7 +21,6 @@ from hsworker.station import Station
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_SECONDS = 5.0
 SWEEP_SECONDS = 60.0
 WATCH_SECONDS = 0.5
 
@@ -35,20 +31,17 @@ class Watch(threading.Thread):
     def __init__(self, station: Station, consumer: Any, queue: str) -> None:
         super().__init__(name="watch", daemon=True)
         self.station, self.consumer, self.queue = station, consumer, queue
-        self.hostname = str(consumer.hostname)
         self.stopping = threading.Event()
         self.life = Life()
+        self.heartbeat = Heartbeat(station, queue, lambda: self.life)
 
     def run(self) -> None:
-        next_beat = next_sweep = 0.0
+        next_sweep = 0.0
         while not self.stopping.wait(WATCH_SECONDS):
             now = time.monotonic()
             try:
                 self._look()
                 self._steer()
-                if now >= next_beat:
-                    self._beat()
-                    next_beat = now + HEARTBEAT_SECONDS
                 if now >= next_sweep:
                     self.station.sweep()
                     next_sweep = now + SWEEP_SECONDS
@@ -86,7 +79,7 @@ class Watch(threading.Thread):
         if action is Action.CLEAR_PAUSE:
             self.station.pin.pause_path.unlink(missing_ok=True)
         elif action is Action.TELL:
-            self._beat()
+            self.heartbeat.tell()
 
     def _steer(self) -> None:
         """Has the consumer take messages while the worker serves, and none while it is paused.
@@ -113,15 +106,6 @@ class Watch(threading.Thread):
             log.debug("not resumed yet: %s", error)
             return False
         return not self.station.card.target.differences(card.target)
-
-    def _beat(self) -> None:
-        beat = {
-            "time": time.time(), "host": socket.gethostname(), "pid": os.getpid(),
-            "engine": self.station.pin.engine_url, "queue": self.queue,
-            "state": self.life.state.value, "paused": self.life.reason,
-        }  # fmt: skip
-        with redis_errors(self.station.redis_url):
-            self.station.client.hset(WORKERS, self.hostname, json.dumps(beat))
 
 
 def _is_writable(layout: RunLayout) -> bool:

@@ -17,7 +17,10 @@ from hsengine.misbehave import Misbehaviour
 from hsengine.options import parser
 from hsqueue.cli import exits
 from hsqueue.cli.main import app
-from hsqueue.monitoring.snapshot import Snapshot, WorkerState
+from hsqueue.monitoring.pace import Pace
+from hsqueue.monitoring.snapshot import Snapshot
+from hsqueue.monitoring.troubles import KINDS, Trouble
+from hsqueue.monitoring.workers import STATES, WorkerState
 from hsqueue.settings import Settings, load_settings
 from tests.unit.docs.markdown import ROOT, codes, first_codes, headings, own, read, rows, section
 
@@ -161,8 +164,20 @@ def test_keys_of_status() -> None:
     text = own(PAGE, "hsqueue status")
     keys = first_codes(text[text.index("Keys of the JSON") :])
     assert sorted(keys) == sorted(field.name for field in dataclasses.fields(Snapshot))
-    workers = next(row[1] for row in rows(text) if row[0] == "`workers`")
-    assert codes(workers) == [field.name for field in dataclasses.fields(WorkerState)]
+    for key, record in (("pace", Pace), ("troubles", Trouble)):
+        row = next(row[1] for row in rows(text) if row[0] == f"`{key}`")
+        assert codes(row)[: len(dataclasses.fields(record))] == [field.name for field in dataclasses.fields(record)]
+
+
+def test_keys_of_a_worker_in_status() -> None:
+    keys = first_codes(own(PAGE, "A worker in the JSON"))
+    assert sorted(keys) == sorted(field.name for field in dataclasses.fields(WorkerState))
+    states = next(row[1] for row in rows(own(PAGE, "A worker in the JSON")) if row[0] == "`state`")
+    assert codes(states) == list(STATES)
+
+
+def test_kinds_of_trouble() -> None:
+    assert first_codes(own(PAGE, "A trouble in the JSON")) == list(KINDS)
 
 
 def test_keys_of_ledger_show() -> None:

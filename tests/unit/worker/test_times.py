@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hsworker.times import DUMP, ENGINE, ENOUGH, VOLUME, Spent, Times, complaint
+from hsqueue.contracts.meters import DUMP, ENGINE, VOLUME
+from hsworker.times import ENOUGH, Spent, Times, complaint
 
 QUICK, SLOW = Spent(ENOUGH, ENOUGH * 0.1), Spent(ENOUGH, ENOUGH * 3.0)
 

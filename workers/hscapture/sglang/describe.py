@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from hscapture.sglang.decoder import Capture
 from hsqueue.contracts import CONTRACT_VERSION
 from hsqueue.contracts.card import EngineCard
@@ -71,11 +73,21 @@ def instance() -> str:
     return os.environ.setdefault(INSTANCE, uuid.uuid4().hex)
 
 
+def device_name(count: int) -> str:
+    """What `count` ranks compute on, for people: ``2x NVIDIA H200``, ``cpu``, or empty where torch cannot say."""
+    try:
+        name = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    except RuntimeError:
+        return ""
+    return name if count == 1 else f"{count}x {name}"
+
+
 def build_card(
     server_args: Any, model_config: Any, version: str, norm: str, layers: tuple[int, ...], capture: Capture
 ) -> EngineCard:
     """A card without a problem. server_args, model_config: SGLang's. Raises EngineUnfit, OSError."""
     shape = shape_of(model_config)
+    ranks = {name: int(getattr(server_args, f"{name}_size", 1)) for name in ("tp", "pp", "dp")}
     directory = model_directory(server_args.model_path, getattr(server_args, "revision", None))
     return EngineCard(
         contract=CONTRACT_VERSION,
@@ -96,7 +108,8 @@ def build_card(
         port=int(server_args.port),
         pid=os.getpid(),
         started=time.time(),
-        ranks={name: int(getattr(server_args, f"{name}_size", 1)) for name in ("tp", "pp", "dp")},
+        ranks=ranks,
+        device=device_name(ranks["tp"] * ranks["pp"]),
     )
 
 
