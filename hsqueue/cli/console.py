@@ -10,15 +10,24 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def say(text: str) -> None:
-    stdout.print(escape(text))
+    stdout.print(escape(_lines(text)))
 
 
 def err(text: str) -> None:
-    stderr.print(f"[bold red]hsqueue:[/] {escape(text)}")
+    stderr.print(f"[bold red]hsqueue:[/] {escape(_lines(text))}")
 
 
 def warn(text: str) -> None:
-    stderr.print(f"[yellow]hsqueue:[/] {escape(text)}")
+    stderr.print(f"[yellow]hsqueue:[/] {escape(_lines(text))}")
+
+
+def printable(text: str) -> str:
+    """`text` on one line, without what would steer a terminal: errors and names may come from anywhere."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def readable_bytes(count: float) -> str:

@@ -16,6 +16,7 @@ from hsqueue.cli.exits import COMPLETE, FAULT, INCOMPLETE
 from hsqueue.cli.plan import show_plan
 from hsqueue.cli.progress import RunProgress
 from hsqueue.cli.verify import show_verification, verify_with_progress
+from hsqueue.cli.words import look
 from hsqueue.contracts.errors import RunNotFound, UsageError
 from hsqueue.ledger.connect import require_redis
 from hsqueue.ledger.ledger import Ledger
@@ -153,13 +154,13 @@ def _work(
     what = "the worker" if len(places) == 1 else f"{len(places)} workers"
     say(f"starting {what}{' and embedded engines' if places[0].command else ''}; logs in {run.layout.logs}")
     supervisor = Supervisor(run.layout, run.info, places, settings, dump_layout, url, embedded)
-    with supervisor, RunProgress(run.info) as progress:
+    with supervisor, RunProgress() as progress:
         while True:
             for event in supervisor.tick():
                 progress.tell(event)
-            snapshot = from_ledger(ledger, run.info)
-            progress.show(snapshot)
-            if snapshot.shards_ended == snapshot.shards:
+            view = look(ledger, run.info)
+            progress.show(view)
+            if view.snapshot.shards_ended == view.snapshot.shards:
                 return
             time.sleep(TICK_SECONDS)
 
