@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -54,22 +55,22 @@ def _view(run: Run, ledger: Ledger | None) -> View:
 
 def _watch(run: Run, ledger: Ledger | None, view: View, json: bool) -> View:
     """Shows the run until it has ended, or until it is interrupted. Returns what was shown last."""
+    last = [view]
+
+    def follow(show: Callable[[View], None]) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            show(last[0])
+            while not last[0].snapshot.ended:
+                time.sleep(WATCH_SECONDS)
+                last[0] = _view(run, ledger)
+                show(last[0])
+
     if json:
-        return _until_ended(run, ledger, view, lambda view: print(view.snapshot.to_json(), flush=True))
-    if not stdout.is_terminal:
-        return _until_ended(run, ledger, view, Lines().show)
-    try:
+        follow(lambda view: print(view.snapshot.to_json(), flush=True))
+    elif not stdout.is_terminal:
+        follow(Lines().show)
+    else:
         with LiveScreen(stdout, whole=True) as screen:
-            view = _until_ended(run, ledger, view, screen.show)
-    finally:
-        draw(view)
-    return view
-
-
-def _until_ended(run: Run, ledger: Ledger | None, view: View, show: Callable[[View], None]) -> View:
-    show(view)
-    while not view.snapshot.ended:
-        time.sleep(WATCH_SECONDS)
-        view = _view(run, ledger)
-        show(view)
-    return view
+            follow(screen.show)
+        draw(last[0])
+    return last[0]

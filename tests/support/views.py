@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from hsqueue.cli.words import View
 from hsqueue.contracts.sample import Ending, GivenUp
+from hsqueue.ledger.signs import Sign
 from hsqueue.monitoring.failures import Failure
 from hsqueue.monitoring.pace import Pace
 from hsqueue.monitoring.snapshot import Snapshot
@@ -53,3 +55,15 @@ def view(
 def complete() -> View:
     pace = Pace(recent=81713.2, overall=76101.9, seconds_left=0.0, began=1.0, idle=0.0)
     return view([worker(shards=())], done=37312, skipped=0, failed=0, pending=0, shards_ended=73, pace=pace)
+
+
+WORDS: dict[str, Any] = {
+    "engine": "http://e", "gpu": "NVIDIA H200", "host": "node0", "queue": "q", "state": "serving", "paused": "",
+    "waits_for": "", "leases": 2, "tokens_per_second": 100.5, "requests": 3, "tokens": 900, "dump_bytes": 10,
+    "dump_limit": 100, "dump_free": 50, "dump_total": 100, "engine_quiet": 0.5, "volume_quiet": 0.0,
+    "answer_seconds": 0.2, "publish_seconds": 0.1,
+}  # fmt: skip
+
+
+def sign(age: float = 1.0, **more: object) -> Sign:
+    return Sign(age, json.dumps({**WORDS, **more}))

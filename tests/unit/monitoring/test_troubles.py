@@ -16,10 +16,8 @@ NOW = 1000.0
 
 
 def found(*workers: WorkerState, pending: int = 10, failures: tuple[Failure, ...] = (), idle: float = 1.0) -> list[str]:
-    return [
-        f"{trouble.kind} {trouble.worker}".strip()
-        for trouble in asked(*workers, pending=pending, failures=failures, idle=idle)
-    ]
+    seen = asked(*workers, pending=pending, failures=failures, idle=idle)
+    return [f"{trouble.kind} {trouble.worker}".strip() for trouble in seen]
 
 
 def asked(

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from hsqueue.ledger.signs import Sign, read_signs
 from hsqueue.monitoring.workers import worker_states
-
-WORDS: dict[str, Any] = {
-    "engine": "http://e", "gpu": "NVIDIA H200", "host": "node0", "queue": "q", "state": "serving", "paused": "",
-    "waits_for": "", "leases": 2, "tokens_per_second": 100.5, "requests": 3, "tokens": 900, "dump_bytes": 10,
-    "dump_limit": 100, "dump_free": 50, "dump_total": 100, "engine_quiet": 0.5, "volume_quiet": 0.0,
-    "answer_seconds": 0.2, "publish_seconds": 0.1,
-}  # fmt: skip
-
-
-def sign(age: float = 1.0, **more: object) -> Sign:
-    return Sign(age, json.dumps({**WORDS, **more}))
+from tests.support.views import WORDS, sign
 
 
 def test_what_a_worker_says_is_taken_over() -> None:
