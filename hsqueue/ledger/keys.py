@@ -12,6 +12,7 @@
 ``holders``         hash    shard -> "<fence> <owner>"
 ``attempts``        hash    shard -> leases granted since it last made progress
 ``queued``          zset    shard -> ms of Redis' clock when its message was last sent
+``work``            hash    shard that has not ended -> JSON, see ``hsqueue.contracts.work``
 ``fence``           string  counter of fencing tokens within the epoch
 ``pace``            hash    tokens committed over time; see pace.lua
 ``troubled``        string  for each shard, how many of its samples were given up: 32 bits, big-endian
@@ -93,6 +94,10 @@ class RunKeys:
         return self._key("queued")
 
     @property
+    def work(self) -> str:
+        return self._key("work")
+
+    @property
     def fence(self) -> str:
         return self._key("fence")
 
@@ -124,6 +129,6 @@ class RunKeys:
     def all(self) -> tuple[str, ...]:
         return (
             self.info, self.counts, self.done, self.given_up, self.suspects, self.ended, self.leases,
-            self.holders, self.attempts, self.queued, self.fence, self.pace, self.troubled, self.newest_failed,
-            self.newest_skipped, self.meters,
+            self.holders, self.attempts, self.queued, self.work, self.fence, self.pace, self.troubled,
+            self.newest_failed, self.newest_skipped, self.meters,
         )  # fmt: skip

@@ -16,6 +16,7 @@ import redis
 from hsqueue.contracts.errors import LeaseLost, LedgerDamaged
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import Ending, GivenUp, Published
+from hsqueue.contracts.work import Work
 from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.keys import RUNS, RunKeys, worker_meters
 
@@ -291,6 +292,17 @@ class Ledger:
             values = cast(list[str | None], self.client.hmget(self.keys.attempts, names)) if names else []
             return {s: int(v) for s, v in zip(shards, values, strict=True) if v is not None}
 
+    def work(self, shard: int) -> Work:
+        """What former leases of the shard did, as far as this Redis remembers. An account decides nothing, so one
+        that cannot be read counts as none.
+        """
+        with redis_errors(self.url):
+            text = cast(str | None, self.client.hget(self.keys.work, str(shard)))
+        try:
+            return Work.from_table(json.loads(text)) if text else Work()
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+            return Work()
+
     def newest_fence(self) -> int:
         """The fencing token granted last, or what the epoch's first will exceed. 0 where the run is unknown."""
         with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
@@ -361,10 +373,15 @@ class Ledger:
                 pipe.hincrby(self.keys.suspects, str(index), 1)
             pipe.execute()
 
+    def keep_work(self, shard: int, work: Work) -> None:
+        """For the shard's next lease, should this one not be the last."""
+        with redis_errors(self.url):
+            self.client.hset(self.keys.work, str(shard), json.dumps(work.to_table()))
+
     def finish(self, lease: Lease) -> bool:
         """Marks the shard as ended. False where the lease is lost."""
         k = self.keys
-        keys = (k.leases, k.holders, k.ended, k.queued, k.attempts)
+        keys = (k.leases, k.holders, k.ended, k.queued, k.attempts, k.work)
         return bool(self._call("finish", keys, (lease.shard, lease.holder)))
 
     def forget(self, shard: int, tokens: Mapping[int, int]) -> int:

@@ -13,6 +13,7 @@ import xxhash
 from hsqueue.contracts import CONTRACT_VERSION
 from hsqueue.contracts.errors import RunDamaged, SkipError
 from hsqueue.contracts.sample import Ending, GivenUp, Published
+from hsqueue.contracts.work import Work
 from hsqueue.store.files import write_once
 from hsqueue.store.layout import RunLayout
 
@@ -24,7 +25,9 @@ _SKIPS = frozenset(error.__name__ for error in SkipError.__subclasses__())
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """done and given_up: ascending by index, together every sample of the shard. fence, worker: whose lease."""
+    """done and given_up: ascending by index, together every sample of the shard. fence, worker: whose lease.
+    work: how it came about.
+    """
 
     run: str
     shard: int
@@ -32,6 +35,7 @@ class Manifest:
     worker: str
     done: tuple[Published, ...]
     given_up: tuple[GivenUp, ...]
+    work: Work
 
     @property
     def tokens(self) -> int:
@@ -55,6 +59,7 @@ class Manifest:
                     "bytes": [d.bytes for d in self.done], "digest": [d.digest for d in self.done],
                 },
                 "given_up": [[g.index, g.ending, g.attempts, g.error, g.detail] for g in self.given_up],
+                "work": self.work.to_table(),
             },
             separators=(",", ":"),
         )  # fmt: skip
@@ -80,6 +85,7 @@ class Manifest:
                     GivenUp(_number(i), Ending(e), _number(a), _text(n), _text(d))
                     for i, e, a, n, d in table["given_up"]
                 ),
+                work=Work.from_table(table["work"]),
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RunDamaged(
@@ -131,11 +137,13 @@ def _text(value: object) -> str:
 
 
 def make_manifest(
-    run: str, shard: int, fence: int, worker: str, done: Iterable[Published], given_up: Iterable[GivenUp]
-) -> Manifest:
+    run: str, shard: int, fence: int, worker: str, done: Iterable[Published], given_up: Iterable[GivenUp],
+    work: Work | None = None,
+) -> Manifest:  # fmt: skip
+    """work: None where nobody kept an account."""
     return Manifest(
         run, shard, fence, worker,
-        tuple(sorted(done, key=lambda d: d.index)), tuple(sorted(given_up, key=lambda g: g.index)),
+        tuple(sorted(done, key=lambda d: d.index)), tuple(sorted(given_up, key=lambda g: g.index)), work or Work(),
     )  # fmt: skip
 
 

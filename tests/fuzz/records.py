@@ -15,8 +15,10 @@ from kombu.message import Message
 from hsqueue.contracts.card import EngineCard
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.message import TASK_NAME, ShardMessage
+from hsqueue.contracts.meters import STAGES
 from hsqueue.contracts.rid import dump_directory_name, parse_rid
 from hsqueue.contracts.sample import Ending, GivenUp, Published
+from hsqueue.contracts.work import Work
 from hsqueue.ledger.ledger import Ledger, LedgerInfo
 from hsqueue.ledger.signs import Sign
 from hsqueue.monitoring.meters import meters_of
@@ -80,6 +82,7 @@ def message(dice: random.Random) -> bool:
 MANIFEST = make_manifest(
     "r1", 1, 1 << 32, "gpu0@node", [Published(4, 9, 900, "b" * 32), Published(3, 5, 500, "a" * 32)],
     [GivenUp(5, Ending.SKIPPED, 1, "SampleTooLong", "more tokens")],
+    Work().opened("gpu0@node", 10.0).closed(12.0, 2, 14, {"engine": 1.5}, {"DumpMissing": 1}, False),
 )  # fmt: skip
 MANIFEST_TABLE = {k: v for k, v in json.loads(MANIFEST.to_json()).items() if k != "checksum"}
 
@@ -101,6 +104,11 @@ def manifest(dice: random.Random) -> bool:
     for lost in made.given_up:
         assert lost.ending in ("skipped", "failed"), made
         assert type(lost.attempts) is int, made
+    assert list(made.work.seconds) == list(STAGES), made
+    assert all(0 <= n < float("inf") for n in made.work.seconds.values()), made
+    for span in made.work.spans:
+        assert type(span.worker) is str, made
+        assert type(span.samples) is type(span.tokens) is int, made
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from hsqueue.contracts.errors import (
     EngineDown,
     HsqueueError,
+    Kind,
     LeaseLost,
     RedisUnreachable,
     RetryError,
@@ -19,9 +21,10 @@ from hsqueue.contracts.errors import (
     WorkerStopping,
 )
 from hsqueue.contracts.fingerprint import RunInfo
-from hsqueue.contracts.meters import ENGINE, LEDGER, VOLUME, error_name
+from hsqueue.contracts.meters import ENGINE, LEDGER, STAGES, VOLUME, error_name
 from hsqueue.contracts.sample import Ending, GivenUp, Published, Sample
-from hsqueue.ledger.ledger import Ledger
+from hsqueue.contracts.work import Work
+from hsqueue.ledger.ledger import Ledger, worker_of
 from hsqueue.planning.shards import read_shard
 from hsqueue.settings import Settings
 from hsqueue.store.files import (
@@ -110,11 +113,14 @@ class ShardRun:
         self._hopeless: list[GivenUp] = []
         self._last_commit = self._last_meter = time.monotonic()
         self._complained = False
+        self._retries: Counter[str] = Counter()
+        self._so_far = Work()
 
     def run(self) -> Outcome:
         """Does what is left of the shard. Raises nothing for a sample's sake; see ``Outcome.stopped_by``."""
         try:
             require_run(self.layout.run_json)
+            self._open_account()
             self._adopt()
             samples = self._planned()
             if self.keeper.lease.attempt > self.settings.max_leases:
@@ -242,6 +248,8 @@ class ShardRun:
         assert event.error is not None
         self.way.times.count(error_name(event.error.name))
         progress.failed(event.index, event.error, time.monotonic())
+        if event.error.kind is Kind.RETRY and event.index not in progress.given_up:
+            self._retries[event.error.name] += 1
         log.debug("run %s shard %d sample %d: %s", self.info.run, self.shard, event.index, event.error)
 
     def _complain_of_the_volume(self) -> None:
@@ -309,7 +317,10 @@ class ShardRun:
             self.ledger.suspect(progress.downed)
         self._commit_while_leased(given_up)
         self._take_up(given_up)
+        work = self._account(progress)
         if len(self._committed) + len(self._given_up) < len(self.indices):
+            if self.keeper.valid:
+                self.ledger.keep_work(self.shard, work)
             self.ledger.release(self.keeper.lease)
             return progress.stopped_by
         lease = self.keeper.lease
@@ -323,11 +334,24 @@ class ShardRun:
                 lease.owner,
                 self._committed.values(),
                 self._given_up.values(),
+                work,
             ),
         )
         if not self.ledger.finish(lease):
             return LeaseLost(f"the lease of shard {self.shard} was lost at its end")
         return progress.stopped_by
+
+    def _open_account(self) -> None:
+        """Kept from the beginning: a worker that dies tells nobody that it had the shard."""
+        worker = worker_of(self.keeper.lease.owner)
+        self._so_far = self.ledger.work(self.shard).opened(worker, time.time())
+        self.ledger.keep_work(self.shard, self._so_far)
+
+    def _account(self, progress: ShardProgress) -> Work:
+        done, down = progress.done.values(), isinstance(progress.stopped_by, EngineDown)
+        tokens = sum(d.tokens for d in done)
+        seconds = {stage: self.way.times[stage].seconds for stage in STAGES}
+        return self._so_far.closed(time.time(), len(done), tokens, seconds, self._retries, down)
 
     def _commit_while_leased(self, given_up: list[GivenUp]) -> None:
         """Redis may be restarting; as long as the lease lives, its last commit is worth waiting for."""

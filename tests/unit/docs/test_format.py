@@ -15,6 +15,7 @@ from hsqueue.contracts.complaint import Complaint
 from hsqueue.contracts.dump import DumpMeta, expected_tensors
 from hsqueue.contracts.fingerprint import Fingerprint, RunInfo
 from hsqueue.contracts.layers import eagle3_layers
+from hsqueue.contracts.meters import STAGES
 from hsqueue.planning.report import Lengths, PlanReport, SourceReport
 from hsqueue.planning.shards import SCHEMA
 from hsqueue.store.layout import RunLayout
@@ -78,7 +79,9 @@ def test_metadata_of_a_sample() -> None:
 def test_manifest() -> None:
     text = own(PAGE, "A shard's manifest")
     table = json.loads(make_manifest("a", 0, 1, "w", (), ()).to_json())
-    same(first_codes(text), table)
+    same(first_codes(text), [*table, *(set(table["work"]) - {"lost"})])
+    for name in (*STAGES, "lost"):
+        assert f"`{name}`" in text, name
     columns = next(row[1] for row in rows(text) if row[0] == "`done`")
     assert codes(columns) == list(table["done"])
     example = re.search(r"```json\n(.*?)```", text, re.DOTALL)
