@@ -18,6 +18,7 @@ from hsqueue.cli import (
     flower,
     ledger,
     plan,
+    report,
     retry,
     run,
     status,
@@ -38,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Exit status: 0 complete, 1 a fault, 2 wrong usage, 3 incomplete.",
 )
-for module in (run, plan, enqueue, worker, engine, status, verify, retry, doctor, clean, flower):
+for module in (run, plan, enqueue, worker, engine, status, report, verify, retry, doctor, clean, flower):
     module.register(app)
 app.add_typer(ledger.app, name="ledger")
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import xxhash
 
@@ -68,11 +69,8 @@ class Manifest:
     @classmethod
     def from_json(cls, text: bytes, where: object) -> Manifest:
         """Raises RunDamaged where `text` is not, to the byte, what ``to_json`` wrote. where: named in the error."""
+        table = read_table(text, where)
         try:
-            _require_checksum(text)
-            table = json.loads(text)
-            if table["contract"] != CONTRACT_VERSION:
-                raise ValueError(f"contract version {table['contract']}")
             columns = table["done"]
             rows = zip(columns["index"], columns["tokens"], columns["bytes"], columns["digest"], strict=True)
             manifest = cls(
@@ -88,10 +86,7 @@ class Manifest:
                 work=Work.from_table(table["work"]),
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise RunDamaged(
-                f"manifest {where} is damaged ({str(error)[:120]})",
-                do="Run hsqueue verify --repair; the shard's files are checked and a new manifest is written.",
-            ) from None
+            raise _damaged(where, error) from None
         return manifest
 
     def problem(self, run: str, shard: int, indices: Sequence[int]) -> str | None:
@@ -107,6 +102,28 @@ class Manifest:
             if (given.error in _SKIPS) != (given.ending is Ending.SKIPPED):
                 return f"lists sample {given.index} as {given.ending} for {given.error:.40}, which never ends one so"
         return None
+
+
+def read_table(text: bytes, where: object) -> dict[str, Any]:
+    """A manifest's JSON, sound by its checksum and of this version. What it holds is still to be checked.
+
+    Raises RunDamaged. where: named in the error.
+    """
+    try:
+        _require_checksum(text)
+        table = json.loads(text)
+        if not isinstance(table, dict) or table["contract"] != CONTRACT_VERSION:
+            raise ValueError(f"contract version {table['contract']}")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _damaged(where, error) from None
+    return table
+
+
+def _damaged(where: object, error: Exception) -> RunDamaged:
+    return RunDamaged(
+        f"manifest {where} is damaged ({str(error)[:120]})",
+        do="Run hsqueue verify --repair; the shard's files are checked and a new manifest is written.",
+    )
 
 
 def seal(text: str) -> bytes:

@@ -19,12 +19,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "hsqueue/contracts": (CONTRACTS,),
     "hsqueue/settings.py": (CONTRACTS,),
     "hsqueue/logs.py": (CONTRACTS,),
+    "hsqueue/wording.py": (CONTRACTS,),
     "hsqueue/store": (CONTRACTS, STORE, "hsqueue.planning.shards", "hsqueue.ledger"),
     "hsqueue/planning": (CONTRACTS, STORE, "hsqueue.planning"),
     "hsqueue/ledger": (CONTRACTS, STORE, "hsqueue.planning.shards", "hsqueue.ledger"),
     "hsqueue/queue": (CONTRACTS, STORE, "hsqueue.planning", "hsqueue.ledger", "hsqueue.queue"),
     "hsqueue/monitoring": (
         CONTRACTS, STORE, "hsqueue.ledger", "hsqueue.queue", "hsqueue.settings", "hsqueue.monitoring",
+    ),
+    "hsqueue/report": (
+        CONTRACTS, STORE, "hsqueue", "hsqueue.ledger", "hsqueue.monitoring", "hsqueue.planning", "hsqueue.report",
+        "hsqueue.wording",
     ),
     "hsqueue/doctor": (ALL,),
     "hsqueue/local": (ALL,),
