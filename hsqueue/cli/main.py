@@ -58,15 +58,17 @@ def common(
     ),
 ) -> None:
     """Verified hidden states out of SGLang servers, for training EAGLE-3 drafters."""
-    configure(os.environ.get("HSQ_LOG", "human"), logging.DEBUG if verbose else logging.WARNING, _secrets())
+    form, secrets = _log_settings()
+    configure(form, logging.DEBUG if verbose else logging.WARNING, secrets)
 
 
-def _secrets() -> tuple[str, ...]:
-    """Wrong settings are for the command to name, not for the line before it."""
+def _log_settings() -> tuple[str, tuple[str, ...]]:
+    """Form and secrets. Wrong settings are for the command to name, not for the line before it."""
     try:
-        return load_settings().secrets
+        settings = load_settings()
     except (UsageError, ValueError):
-        return ()
+        return os.environ.get("HSQ_LOG", "human"), ()
+    return settings.log, settings.secrets
 
 
 class Interrupted(BaseException):

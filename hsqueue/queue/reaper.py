@@ -23,6 +23,7 @@ from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.keys import REAPER, RUNS
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import reconcile
+from hsqueue.logs import about
 from hsqueue.planning.plan import load_run
 from hsqueue.queue.app import queue_key
 from hsqueue.queue.producer import send_shards
@@ -124,17 +125,18 @@ class Reaper(threading.Thread):
 
     def _apart(self, run: str, work: Callable[[], int]) -> int:
         """One run's trouble keeps no other from being reaped."""
-        try:
-            return work()
-        except HsqueueError as error:
-            log.warning("run %s: %s", run, error)
-            return 0
+        with about(run=run):
+            try:
+                return work()
+            except HsqueueError as error:
+                log.warning("run %s: %s", run, error)
+                return 0
 
     def _rebuild_lost(self, runs: dict[str, str]) -> None:
         """Runs that this process has seen and Redis has forgotten; dropped ones are still known, with no directory."""
         for run, info in self._infos.items():
             if run not in runs:
-                log.warning("run %s: Redis lost its ledger; rebuilding it from the volume", run)
+                log.warning("run %s: Redis lost its ledger; rebuilding it from the volume", run, extra={"run": run})
                 self._apart(run, partial(self._rebuild, run, info))
 
     def _run_info(self, run: str, directory: Path) -> RunInfo | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hsqueue.contracts.work import STAGES
+from hsqueue.contracts.meters import STAGES
 from hsqueue.report.gather import Report
 from hsqueue.report.pictures import area, stack, value, words
 from hsqueue.report.text import clock, section, short, table
@@ -10,10 +10,10 @@ from hsqueue.wording import plural, readable_seconds
 
 MOST_WORKERS = 256
 STAGE_WORDS = {
-    "request": "waiting for the engine",
+    "engine": "waiting for the engine",
     "dump": "waiting for the dump",
-    "publish": "copying to the volume",
-    "commit": "syncing and the ledger",
+    "volume": "copying to the volume",
+    "ledger": "noting it in the ledger",
 }
 
 

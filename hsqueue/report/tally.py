@@ -10,8 +10,9 @@ from typing import Any
 
 from hsqueue.contracts.errors import RunDamaged, VolumeUnusable
 from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.contracts.meters import STAGES
 from hsqueue.contracts.sample import Ending
-from hsqueue.contracts.work import STAGES, Span, Work
+from hsqueue.contracts.work import Span, Work
 from hsqueue.store.layout import RunLayout
 from hsqueue.store.manifest import read_table
 from hsqueue.store.survey import survey_shard

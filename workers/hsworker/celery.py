@@ -6,6 +6,7 @@ import ctypes
 import logging
 import os
 import signal
+import socket
 import time
 from typing import Any
 
@@ -92,7 +93,8 @@ app.Worker = DrainingWorker
 def _configure_logging(loglevel: int | str | None = None, **_: Any) -> None:
     from hsqueue.logs import configure
 
-    configure(settings.log, loglevel or logging.INFO, settings.secrets)
+    name = f"{Pin.from_environment().name}@{socket.gethostname()}"
+    configure(settings.log, loglevel or logging.INFO, settings.secrets, worker=name)
 
 
 @worker_process_init.connect  # type: ignore[untyped-decorator]

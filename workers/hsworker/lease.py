@@ -59,7 +59,8 @@ class LeaseKeeper:
                 self._deadline = asked + self.ttl
                 pause = self.ttl / 3
             except RedisUnreachable as error:
-                log.warning("shard %d: lease not renewed: %s", self.lease.shard, error)
+                more = {"run": self.lease.run, "shard": self.lease.shard}
+                log.warning("run %s shard %d: lease not renewed: %s", *more.values(), error, extra=more)
                 pause = min(1.0, self.ttl / 10)
 
 

@@ -22,9 +22,10 @@ from hsqueue.contracts.errors import (
 )
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.meters import ENGINE, LEDGER, STAGES, VOLUME, error_name
+from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.sample import Ending, GivenUp, Published, Sample
 from hsqueue.contracts.work import Work
-from hsqueue.ledger.ledger import Ledger, worker_of
+from hsqueue.ledger.ledger import Ledger
 from hsqueue.planning.shards import read_shard
 from hsqueue.settings import Settings
 from hsqueue.store.files import (
@@ -223,7 +224,8 @@ class ShardRun:
         except HsqueueError as known:
             error = known
         except Exception as unknown:
-            log.exception("run %s shard %d sample %d: unexpected error", self.info.run, self.shard, sample.index)
+            more = {"run": self.info.run, "shard": self.shard, "index": sample.index}
+            log.exception("run %s shard %d sample %d: unexpected error", *more.values(), extra=more)
             error = Unexpected(f"{type(unknown).__name__}: {unknown}", sample=sample.index)
         self._events.put(_Ended(sample.index, published, error))
 
@@ -250,7 +252,9 @@ class ShardRun:
         progress.failed(event.index, event.error, time.monotonic())
         if event.error.kind is Kind.RETRY and event.index not in progress.given_up:
             self._retries[event.error.name] += 1
-        log.debug("run %s shard %d sample %d: %s", self.info.run, self.shard, event.index, event.error)
+        rid = event.error.sample if isinstance(event.error.sample, RequestId) else None
+        more = {"index": event.index, "rid": rid}
+        log.debug("run %s shard %d sample %d: %s", self.info.run, self.shard, event.index, event.error, extra=more)
 
     def _complain_of_the_volume(self) -> None:
         """Once a lease: a slow volume stops nothing, so nobody would ask why."""
@@ -289,7 +293,7 @@ class ShardRun:
                 self._take_up(given_up)
             except RedisUnreachable as error:
                 self._last_commit = time.monotonic()
-                log.warning("shard %d: %s", self.shard, error)
+                log.warning("run %s shard %d: %s", self.info.run, self.shard, error)
             except HsqueueError as error:
                 progress.stop(error)
 
@@ -343,7 +347,7 @@ class ShardRun:
 
     def _open_account(self) -> None:
         """Kept from the beginning: a worker that dies tells nobody that it had the shard."""
-        worker = worker_of(self.keeper.lease.owner)
+        worker = self.keeper.lease.worker
         self._so_far = self.ledger.work(self.shard).opened(worker, time.time())
         self.ledger.keep_work(self.shard, self._so_far)
 

@@ -25,6 +25,7 @@ from hsqueue.contracts.message import ShardMessage
 from hsqueue.ledger.connect import connect
 from hsqueue.ledger.ledger import Ledger, Refusal
 from hsqueue.ledger.rebuild import reconcile
+from hsqueue.logs import about
 from hsqueue.planning.plan import load_run
 from hsqueue.planning.target import read_card
 from hsqueue.settings import Settings
@@ -79,6 +80,10 @@ class Station:
 
         Raises nothing that a message deserves to be sent again for: the ledger and the reaper see to that.
         """
+        with about(run=message.run, shard=message.shard):
+            return self._work(message, report)
+
+    def _work(self, message: ShardMessage, report: Callable[[int, int], None]) -> str:
         share = self.budget.open()
         try:
             if not self._await_turn(share):

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "hsqueue/store": (CONTRACTS, STORE, "hsqueue.planning.shards", "hsqueue.ledger"),
     "hsqueue/planning": (CONTRACTS, STORE, "hsqueue.planning"),
     "hsqueue/ledger": (CONTRACTS, STORE, "hsqueue.planning.shards", "hsqueue.ledger"),
-    "hsqueue/queue": (CONTRACTS, STORE, "hsqueue.planning", "hsqueue.ledger", "hsqueue.queue"),
+    "hsqueue/queue": (CONTRACTS, STORE, "hsqueue.planning", "hsqueue.ledger", "hsqueue.logs", "hsqueue.queue"),
     "hsqueue/monitoring": (
         CONTRACTS, STORE, "hsqueue.ledger", "hsqueue.queue", "hsqueue.settings", "hsqueue.monitoring",
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import logging
 import re
 import tomllib
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from hsengine.misbehave import Misbehaviour
 from hsengine.options import parser
 from hsqueue.cli import exits
 from hsqueue.cli.main import app
+from hsqueue.logs import FIELDS, JsonFormatter
 from hsqueue.monitoring.pace import Pace
 from hsqueue.monitoring.snapshot import Snapshot
 from hsqueue.monitoring.troubles import KINDS, Trouble
@@ -86,6 +89,13 @@ def test_options_of_hsqueue_itself() -> None:
     assert written == {("--verbose", "-v"), ("--version",), ("--help",)}
     real = {names for names in options(typer.main.get_command(app)) if "--help" not in names}
     assert real == {("--verbose", "-v"), ("--version",)}
+
+
+def test_fields_of_log_lines() -> None:
+    text = own(PAGE, "Log lines")
+    record = logging.LogRecord("a", logging.INFO, "b", 1, "c", None, (ValueError, ValueError("d"), None))
+    record.__dict__.update(dict.fromkeys(FIELDS, "x"))
+    assert sorted(first_codes(text)) == sorted(json.loads(JsonFormatter().format(record)))
 
 
 def test_exit_statuses() -> None:

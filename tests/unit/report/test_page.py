@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hsqueue.contracts.meters import STAGES
 from hsqueue.contracts.sample import Ending, GivenUp, Published
-from hsqueue.contracts.work import STAGES, Work
+from hsqueue.contracts.work import Work
 from hsqueue.report.gather import Report, gather
 from hsqueue.report.page import headline, page
 from hsqueue.report.tally import Example

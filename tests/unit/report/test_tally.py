@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hsqueue.contracts.meters import STAGES
 from hsqueue.contracts.sample import Ending, GivenUp, Published
-from hsqueue.contracts.work import STAGES, Work
+from hsqueue.contracts.work import Work
 from hsqueue.report.tally import PARTS, Tally, add_published, tally
 from hsqueue.store.manifest import make_manifest, write_manifest
 from hsqueue.store.survey import survey
