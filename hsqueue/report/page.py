@@ -18,7 +18,7 @@ def page(report: Report) -> str:
     """The whole document."""
     style = (files("hsqueue.report") / "page.css").read_text()
     parts = [
-        _totals(report), flow.pace(report), flow.time_spent(report), faults.survived(report),
+        _troubles(report), _totals(report), flow.pace(report), flow.time_spent(report), faults.survived(report),
         shapes.lengths(report), shapes.sizes(report), faults.failures(report), flow.workers(report),
         faults.rejected(report), _fingerprint(report),
     ]  # fmt: skip
@@ -61,6 +61,14 @@ def _source(report: Report) -> str:
     return "Totals from Redis, everything else from the manifests on the volume."
 
 
+def _troubles(report: Report) -> str:
+    """What is wrong at the moment, of a run under way."""
+    if report.present is None or not report.present.troubles:
+        return ""
+    listed = "".join(f"<li>{words(trouble.text)}</li>" for trouble in report.present.troubles)
+    return section("What is wrong now", f"<ul>{listed}</ul>", wide=True, kind="trouble")
+
+
 def _totals(report: Report) -> str:
     t = report.totals
     ways = (("done", t.done), ("skipped", t.skipped), ("failed", t.failed), ("pending", t.pending))
@@ -73,6 +81,7 @@ def _totals(report: Report) -> str:
     ]
     if report.rates is not None:
         tiles.append(("time at work", value("busy", round(report.rates.busy, 1), readable_seconds(report.rates.busy))))
+    tiles += _pace(report)
     keys = {name for name, _ in ways}
     listed = "".join(
         f'<div><dt class="{f"key {name}" if name in keys else ""}"><span>{name}</span></dt><dd>{shown}</dd></div>'
@@ -80,6 +89,17 @@ def _totals(report: Report) -> str:
     )
     bar = stack([(name, float(count)) for name, count in ways], "done, skipped, failed and pending samples")
     return section("How far", f'<figure class="stack">{bar}</figure>\n<dl class="tiles">{listed}</dl>', wide=True)
+
+
+def _pace(report: Report) -> list[tuple[str, str]]:
+    """Tiles that only Redis can tell."""
+    if report.present is None or report.present.pace.began is None:
+        return []
+    pace = report.present.pace
+    tiles = [("tokens/s, last five minutes", value("recent", pace.recent, f"{pace.recent:,.0f}"))]
+    if report.totals.pending and pace.seconds_left is not None:
+        tiles.append(("time left", value("seconds_left", pace.seconds_left, readable_seconds(pace.seconds_left))))
+    return tiles
 
 
 def _fingerprint(report: Report) -> str:

@@ -12,6 +12,9 @@ import pytest
 from hsqueue.contracts.meters import STAGES
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.contracts.work import Work
+from hsqueue.monitoring.pace import Pace
+from hsqueue.monitoring.snapshot import from_volume
+from hsqueue.monitoring.troubles import Trouble
 from hsqueue.report.gather import Report, gather
 from hsqueue.report.page import headline, page
 from hsqueue.report.tally import Example
@@ -156,3 +159,15 @@ def test_a_digest_of_any_size_is_a_published_sample(tmp_path: Path) -> None:
     volume = make_volume(tmp_path / "run", (5, 9), 2)
     volume.write_manifest(0, [Published(0, 5, 3 << 40, ""), Published(1, 9, 1 << 10, "")])
     assert "3.00 TiB" in read_page(page(gather(volume.layout, volume.info, None))).text
+
+
+def test_what_is_wrong_now_and_the_time_left_are_on_the_page_of_a_run_under_way(volume: Volume, report: Report) -> None:
+    present = replace(
+        from_volume(volume.layout, volume.info), pending=2, pace=Pace(1234.5, 1000.0, 3600.0, 1e9, 0.0),
+        troubles=(Trouble("worker_gone", "gpu1@a", f"worker gpu1@a is gone {EVIL}"),),
+    )  # fmt: skip
+    totals = replace(report.totals, pending=2, done=4)
+    read = read_page(page(replace(report, present=present, totals=totals)))
+    assert "worker gpu1@a is gone </style><script>alert(1)</script>" in read.text
+    assert (read.figures["recent"], read.figures["seconds_left"]) == (1234.5, 3600.0)
+    assert "script" not in read.tags
