@@ -10,7 +10,7 @@ PROMPTS ?=
 ITEMS ?= 200000
 SGLANG_VENV := .venv-sglang-$(VERSION)
 
-.PHONY: demo test servers lint types unit integration chaos soak fuzz test-sglang format clean help
+.PHONY: demo test servers lint types unit integration prometheus chaos soak fuzz test-sglang format clean help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -25,7 +25,7 @@ demo: $(VENV)/.ready ## Run the main job on this machine, with one worker killed
 	$(BIN)/python examples/demo.py demo-run
 
 # The servers' tests mostly wait, for leases and starts, and SGLang's mostly compute: side by side they take half the time.
-test: lint types unit ## Run everything that CI runs
+test: prometheus lint types unit ## Run everything that CI runs
 	$(MAKE) --output-sync=target -j2 servers test-sglang
 
 servers: $(VENV)/.ready
@@ -44,6 +44,11 @@ unit: $(VENV)/.ready ## Fast tests without servers
 
 integration: $(VENV)/.ready ## Tests with a real Redis, real workers and the embedded engine
 	$(BIN)/pytest tests/integration -q
+
+prometheus: ## Prometheus for the tests of metrics and rules, installed where root; without it these are skipped
+	@if ! command -v promtool >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus >/dev/null; \
+	fi
 
 chaos: $(VENV)/.ready ## Tests that kill things
 	$(BIN)/pytest tests/chaos -q --ignore tests/chaos/test_steps.py

@@ -15,6 +15,7 @@ from hsqueue.cli import (
     doctor,
     engine,
     enqueue,
+    exporter,
     flower,
     ledger,
     plan,
@@ -39,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Exit status: 0 complete, 1 a fault, 2 wrong usage, 3 incomplete.",
 )
-for module in (run, plan, enqueue, worker, engine, status, report, verify, retry, doctor, clean, flower):
+for module in (run, plan, enqueue, worker, engine, status, report, verify, retry, doctor, clean, flower, exporter):
     module.register(app)
 app.add_typer(ledger.app, name="ledger")
 

@@ -108,6 +108,13 @@ def faults(raw: Tree) -> list[str]:
         found.append("two engines share a volume of dumps")
     if {name for name, s in services.items() if "head" in s["profiles"]} != {"redis", "flower"}:
         found.append("the profile head is not redis and flower")
+    if {name for name, s in services.items() if "monitoring" in s["profiles"]} != {"exporter", "prometheus"}:
+        found.append("the profile monitoring is not the exporter and Prometheus")
+    if (
+        services["prometheus"].get("network_mode") != "service:exporter"
+        or "--address" in services["exporter"]["command"]
+    ):
+        found.append("prometheus: does not find the exporter on its loopback")
     if {name for name, s in services.items() if "gpu" in s["profiles"]} != set(engines) | set(workers):
         found.append("the profile gpu is not the engines and the workers")
     if "healthcheck" not in services["redis"]:
@@ -270,6 +277,9 @@ SERVICES_CHANGED: dict[str, tuple[str, Change, str]] = {
     "too little time to stop": ("worker-gpu0", lambda s: s.update(stop_grace_period="30s"), "killed before"),
     "the default time to stop": ("worker-gpu0", lambda s: s.pop("stop_grace_period"), "killed before"),
     "no order": ("worker-gpu0", lambda s: s.pop("depends_on"), "before its engine"),
+    "Prometheus alone": ("prometheus", lambda s: s.pop("network_mode"), "loopback"),
+    "metrics for everybody": ("exporter", lambda s: s["command"].extend(["--address", "0.0.0.0"]), "loopback"),
+    "Prometheus always": ("prometheus", lambda s: s.update(profiles=["head"]), "profile monitoring"),
     "not for the head": ("redis", lambda s: s.update(profiles=["gpu"]), "profile head"),
 }
 
@@ -344,6 +354,7 @@ def docker_compose(root: Path) -> Callable[..., subprocess.CompletedProcess[str]
         (["head"], {"redis", "flower"}),
         (["gpu"], {"sglang-gpu0", "worker-gpu0", "sglang-gpu1", "worker-gpu1"}),
         (["gpu1"], {"sglang-gpu1", "worker-gpu1"}),
+        (["head", "monitoring"], {"redis", "flower", "exporter", "prometheus"}),
         (["head", "gpu0"], {"redis", "flower", "sglang-gpu0", "worker-gpu0"}),
     ],
 )

@@ -36,7 +36,7 @@ def calls(root: Path) -> Iterator[tuple[str, str]]:
         for words in re.findall(r"(?:^|/)hsqueue ([a-z].*)$", path.read_text().replace("\\\n", ""), re.MULTILINE):
             yield str(path.relative_to(root)), words
     for name, service in yaml.safe_load((root / "compose.yaml").read_text())["services"].items():
-        if name.startswith(("worker", "flower")):
+        if name.startswith(("worker", "flower", "exporter")):
             yield f"compose.yaml: {name}", " ".join(service["command"])
     for name in ("head.yaml", "gpu.yaml"):
         for manifest in yaml.safe_load_all((root / "ops/kubernetes" / name).read_text()):
@@ -60,7 +60,7 @@ def misunderstood(words: str) -> str | None:
 
 def test_finds_the_calls(root: Path) -> None:
     found = list(calls(root))
-    for expected in ("plan", "enqueue", "status", "verify", "doctor", "worker", "flower"):
+    for expected in ("plan", "enqueue", "status", "verify", "doctor", "worker", "flower", "exporter"):
         assert any(words.startswith(expected) for _, words in found), expected
     for where in ("hsqueue.sbatch", "pair.sh", "worker@", "flower.service", "worker-gpu0", "gpu.yaml", "head.yaml"):
         assert any(where in source for source, _ in found), where

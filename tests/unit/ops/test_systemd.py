@@ -16,6 +16,7 @@ UNITS = [
     "hsqueue.target",
     "hsqueue-redis.service",
     "hsqueue-flower.service",
+    "hsqueue-exporter.service",
     "hsqueue-sglang@.service",
     "hsqueue-worker@.service",
 ]
