@@ -195,6 +195,10 @@ class NothingToDo(StopError):
     """The input holds no usable sample."""
 
 
+class SamplesFailed(StopError):
+    """A shard has ended with failed samples; raised so that Flower lists its task as failed, with the reason."""
+
+
 class LeaseLost(StopError):
     """Another worker holds the shard now; nothing more may be published for it."""
 

@@ -70,7 +70,7 @@ class Floor:
                 )  # fmt: skip
 
             layout, info = self.volume.layout, self.volume.info
-            outcome = ShardRun(info, layout, self.ledger, keeper, share, SETTINGS, way, lambda ended, total: None).run()
+            outcome = ShardRun(info, layout, self.ledger, keeper, share, SETTINGS, way, lambda *_: None).run()
         (slot,) = budget.slots()
         assert (slot.requests, slot.bytes, slot.wants, slot.alone) == (0, 0, False, False)
         share.close()

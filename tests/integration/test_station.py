@@ -50,7 +50,7 @@ def make(redis: RedisServer, tmp_path: Path) -> Make:
 
 
 def work(station: Station, run: str, shard: int) -> str:
-    found = station.work(ShardMessage(run, shard, 2), lambda ended, total: None)
+    found = station.work(ShardMessage(run, shard, 2), lambda ended, total, tokens: None)
     assert station.budget.slots() == [], "the share is given back"
     return found
 

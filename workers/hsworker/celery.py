@@ -13,7 +13,7 @@ from typing import Any
 from celery import Task
 from celery.signals import setup_logging, worker_process_init, worker_ready, worker_shutting_down
 
-from hsqueue.contracts.errors import HsqueueError, UsageError
+from hsqueue.contracts.errors import HsqueueError, SamplesFailed, UsageError
 from hsqueue.contracts.message import TASK_NAME, ShardMessage
 from hsqueue.queue.app import make_app
 from hsqueue.queue.reaper import Reaper
@@ -22,6 +22,7 @@ from hsworker.consumer import CarefulConsumer
 from hsworker.heartbeat import Heartbeat
 from hsworker.pinning import Pin
 from hsworker.station import Station
+from hsworker.telling import Teller
 from hsworker.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,6 @@ redis_url = settings.redis_url.get_secret_value()
 app = make_app(redis_url)
 app.conf.worker_consumer = CarefulConsumer
 
-REPORT_SECONDS = 1.0
 DRAIN_POLL = 0.1
 _stations: dict[int, Station] = {}
 _threads: list[Watch | Heartbeat | Reaper] = []
@@ -46,22 +46,16 @@ def station() -> Station:
     return _stations[os.getpid()]
 
 
-@app.task(name=TASK_NAME, bind=True)  # type: ignore[untyped-decorator]
+@app.task(name=TASK_NAME, bind=True, throws=(SamplesFailed,))  # type: ignore[untyped-decorator]
 def extract(self: Task, **kwargs: object) -> str:
-    """Works one shard; see ``Station.work``. An error raised here would be lost with the message, so none is."""
-    last = 0.0
-
-    def report(ended: int, total: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= REPORT_SECONDS or ended == total:
-            last = time.monotonic()
-            try:
-                self.send_event("task-progress", result=f"{ended}/{total} samples")
-            except Exception:
-                log.debug("progress could not be sent", exc_info=True)
-
+    """Works one shard; see ``Station.work``. An error raised here would be lost with the message, so none is but the
+    one that says how an ended shard has ended: Flower lists its task as failed, with the reason.
+    """
     try:
-        return station().work(ShardMessage.from_kwargs(kwargs), report)
+        here = station()
+        return here.work(ShardMessage.from_kwargs(kwargs), Teller(self.send_event, here.pin.engine_url).report)
+    except SamplesFailed:
+        raise
     except HsqueueError as error:
         log.error("a message could not be handled: %s", error)
         return f"refused: {error}"

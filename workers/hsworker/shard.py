@@ -43,6 +43,7 @@ from hsworker.budget import Share
 from hsworker.lease import LeaseKeeper
 from hsworker.progress import Send, ShardProgress
 from hsworker.sample import Way, dump_bytes, process
+from hsworker.telling import reasons
 from hsworker.times import complaint
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,9 @@ class Unexpected(RetryError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a lease ended. ended: the shard has its manifest. stopped_by: why it has none."""
+    """How a lease ended. ended: the shard has its manifest. stopped_by: why it has none, or what came after it.
+    reasons: why samples failed, for people.
+    """
 
     shard: int
     samples: int
@@ -71,11 +74,13 @@ class Outcome:
     skipped: int
     failed: int
     stopped_by: HsqueueError | None
+    reasons: str = ""
 
     def __str__(self) -> str:
         parts = [f"{self.done}/{self.samples} done"]
         parts += [f"{n} {name}" for n, name in ((self.skipped, "skipped"), (self.failed, "failed")) if n]
-        return ", ".join(parts) + (f"; stopped: {self.stopped_by}" if self.stopped_by else "")
+        word = "afterwards" if self.ended else "stopped"
+        return ", ".join(parts) + (f"; {word}: {self.stopped_by}" if self.stopped_by else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class _Ended:
 
 
 class ShardRun:
-    """Works one shard under `keeper`'s lease. report: called with (samples ended, all) now and then.
+    """Works one shard under `keeper`'s lease. report: called with (samples ended, all, tokens done) now and then.
     stopping: whether the worker was asked to end; then nothing more is sent, and the lease is given back.
     """
 
@@ -99,7 +104,7 @@ class ShardRun:
         share: Share,
         settings: Settings,
         way: Callable[[Callable[[], None]], Way],
-        report: Callable[[int, int], None],
+        report: Callable[[int, int, int], None],
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.info, self.layout, self.ledger, self.keeper = info, layout, ledger, keeper
@@ -310,7 +315,8 @@ class ShardRun:
             self._committed |= {d.index: d for d in self._uncommitted}
             self._uncommitted = []
         self._last_commit = time.monotonic()
-        self.report(len(self._committed) + len(self._given_up), len(self.indices))
+        tokens = sum(sample.tokens for sample in self._committed.values())
+        self.report(len(self._committed) + len(self._given_up), len(self.indices), tokens)
 
     # --- after -------------------------------------------------------------------------------------------
 
@@ -372,5 +378,5 @@ class ShardRun:
         ended = len(self._committed) + len(self._given_up) == len(self.indices)
         return Outcome(
             self.shard, len(self.indices), ended, len(self._committed), skipped,
-            len(self._given_up) - skipped, stopped,
+            len(self._given_up) - skipped, stopped, reasons(self._given_up.values()),
         )  # fmt: skip

@@ -16,6 +16,7 @@ from hsqueue.contracts.errors import (
     Kind,
     LeaseLost,
     RunNotFound,
+    SamplesFailed,
     StopError,
     UsageError,
     VolumeUnusable,
@@ -75,10 +76,11 @@ class Station:
         self._runs: dict[str, OpenRun] = {}
         self._roots: dict[str, Path] = {}
 
-    def work(self, message: ShardMessage, report: Callable[[int, int], None]) -> str:
+    def work(self, message: ShardMessage, report: Callable[[int, int, int], None]) -> str:
         """Handles one message, from its turn to its shard's end. Returns what happened, for people.
 
-        Raises nothing that a message deserves to be sent again for: the ledger and the reaper see to that.
+        Raises SamplesFailed where the shard has ended with failures; otherwise nothing that a message deserves to be
+        sent again for: the ledger and the reaper see to that.
         """
         with about(run=message.run, shard=message.shard):
             return self._work(message, report)
@@ -103,10 +105,12 @@ class Station:
             self._pause_for(outcome.stopped_by, message)
         # Also after a shard that ended well: its run may be lost a moment later, and nothing of it asked for again.
         self._rebuild_if_lost(run)
+        if outcome.ended and outcome.failed:
+            raise SamplesFailed(f"{outcome}: {outcome.reasons}", do="Mend the cause, then hsqueue retry RUN --failed.")
         return str(outcome)
 
     def _lease_and_run(
-        self, run: OpenRun, shard: int, share: Share, report: Callable[[int, int], None]
+        self, run: OpenRun, shard: int, share: Share, report: Callable[[int, int, int], None]
     ) -> Outcome | Refusal:
         if shard >= run.info.shards:
             raise UsageError(f"a message names shard {shard}, run {run.info.run} has {run.info.shards}")
