@@ -7,10 +7,11 @@ VERSION ?= 0.5.23
 MARK ?= not slow
 SEED ?=
 PROMPTS ?=
+SCREENSHOTS ?=
 ITEMS ?= 200000
 SGLANG_VENV := .venv-sglang-$(VERSION)
 
-.PHONY: demo test servers lint types unit integration prometheus chaos soak fuzz test-sglang format clean help
+.PHONY: demo test servers lint types unit integration prometheus chromium browser chaos soak fuzz test-sglang format clean help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -30,6 +31,7 @@ test: prometheus lint types unit ## Run everything that CI runs
 
 servers: $(VENV)/.ready
 	$(MAKE) integration
+	$(MAKE) browser
 	$(MAKE) chaos
 
 lint: $(VENV)/.ready ## Style
@@ -49,6 +51,17 @@ prometheus: ## Prometheus for the tests of metrics and rules, installed where ro
 	@if ! command -v promtool >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus >/dev/null; \
 	fi
+
+chromium: ## A browser for the tests of pages, installed where there is none
+	@if command -v chromium >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-inter >/dev/null; \
+	else \
+	  echo 'The tests of pages need Chromium. As root: apt-get install chromium fonts-inter' >&2; exit 1; \
+	fi
+
+browser: $(VENV)/.ready chromium ## Flower's pages in a browser; SCREENSHOTS=DIR keeps the pictures
+	$(BIN)/pytest tests/browser -q $(if $(SCREENSHOTS),--screenshots $(SCREENSHOTS))
 
 chaos: $(VENV)/.ready ## Tests that kill things
 	$(BIN)/pytest tests/chaos -q --ignore tests/chaos/test_steps.py

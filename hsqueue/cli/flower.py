@@ -35,7 +35,7 @@ def flower(
     address: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     read_only: Annotated[bool, typer.Option("--read-only", help="No buttons that change anything.")] = False,
 ) -> None:
-    """Watch queue and workers in the browser. Always asks for a password; makes one if none is set."""
+    """Watch runs, workers and tasks in the browser. Always asks for a password; makes one if none is set."""
     settings = load_settings()
     url = require_url(settings, open_run(run) if run is not None else None)
     require_redis(url)
@@ -46,7 +46,7 @@ def flower(
     if address not in LOOPBACK:
         warn(f"Flower listens on {address}: put TLS and a firewall before it, its password travels in the clear")
     _require_free(address, port)
-    say(f"Flower: http://{address}:{port}")
+    say(f"Flower: http://{address}:{port}, its runs: http://{address}:{port}/samples")
     # By the environment, since a command line can be read by every user of the machine.
     environment = {
         **{name: value for name, value in os.environ.items() if name not in OPENING},

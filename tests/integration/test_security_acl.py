@@ -54,6 +54,7 @@ def test_a_whole_run_every_command_and_flower_need_no_more_than_the_user_may(
         assert "gpu0@" in page("workers")
         assert page("tasks")
         assert page("broker")
+        assert '"error"' not in page("api/samples")
     (root / "samples/000/000001/000000000005.safetensors").unlink()
     for command, status in (
         (("status", root, "--json"), 0), (("ledger", "show", root), 0), (("ledger", "get", root, "p3"), 0),

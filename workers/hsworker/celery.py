@@ -53,7 +53,9 @@ def extract(self: Task, **kwargs: object) -> str:
     """
     try:
         here = station()
-        return here.work(ShardMessage.from_kwargs(kwargs), Teller(self.send_event, here.pin.engine_url).report)
+        teller = Teller(self.send_event, here.pin.engine_url)
+        teller.waits()
+        return here.work(ShardMessage.from_kwargs(kwargs), teller.report)
     except SamplesFailed:
         raise
     except HsqueueError as error:

@@ -106,7 +106,7 @@ class Station:
         # Also after a shard that ended well: its run may be lost a moment later, and nothing of it asked for again.
         self._rebuild_if_lost(run)
         if outcome.ended and outcome.failed:
-            raise SamplesFailed(f"{outcome}: {outcome.reasons}", do="Mend the cause, then hsqueue retry RUN --failed.")
+            raise SamplesFailed(f"{outcome}: {outcome.reasons}")
         return str(outcome)
 
     def _lease_and_run(

@@ -25,6 +25,10 @@ class Teller:
         self._began: tuple[float, int] | None = None
         self._last = float("-inf")
 
+    def waits(self) -> None:
+        """The shard has no lease yet: another one of this worker still has something to send."""
+        self._tell("waits for its turn")
+
     def report(self, ended: int, total: int, tokens: int) -> None:
         """ended, total: samples of the shard. tokens: of those that are done; what is there at the first call was
         done before, so it counts for no rate.
@@ -37,9 +41,12 @@ class Teller:
         self._last = now
         began, before = self._began
         rate = (tokens - before) / (now - began) if now > began else 0.0
+        self._tell(progress_text(ended, total, rate))
+
+    def _tell(self, text: str) -> None:
         try:
             # Celery sends no arguments of its own for these tasks, so that field can say which engine it is.
-            self.send("task-progress", result=progress_text(ended, total, rate), args=self.engine)
+            self.send("task-progress", result=text, args=self.engine)
         except Exception:
             log.debug("progress could not be sent", exc_info=True)
 

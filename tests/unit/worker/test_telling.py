@@ -48,6 +48,13 @@ def test_progress_that_cannot_be_sent_stops_nothing() -> None:
         raise ConnectionError(event)
 
     Teller(send, "").report(1, 2, 3)
+    Teller(send, "").waits()
+
+
+def test_a_shard_that_waits_names_its_engine() -> None:
+    told = Told()
+    told.teller.waits()
+    assert told.texts == ["waits for its turn"]
 
 
 @pytest.mark.parametrize(("rate", "text"), [(0, "1/2 samples"), (1234.6, "1/2 samples, 1,235 tokens/s")])
