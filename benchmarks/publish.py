@@ -1,16 +1,20 @@
 """Publishing dumps, from /dev/shm to a disk with checksum, fsync and link, beside `cp` of the same files.
 
-    python benchmarks/publish.py DIRECTORY [--megabytes 64] [--files 32] [--rounds 5] [--threads 8] [--json FILE]
+    python benchmarks/publish.py DIRECTORY [--megabytes 64 16] [--total 1024] [--rounds 9] [--json FILE]
 
-DIRECTORY lies on the volume to be measured. Each round does all of it, one after the other, on the same dumps: `cp`;
-`cp` and `sync`; publishing by the worker's own code in as many threads as a worker has, and the directory's sync that
-a commit waits for. Medians are reported, with the processor seconds of publishing beside those of `cp`.
+DIRECTORY lies on the volume to be measured. Each round does all ways, one after the other, on the same dumps, each
+round in another order: `cp`; `cp` and `sync` of its files; as many `cp` and `sync` at a time as a worker has
+publishers; publishing by the worker's own code, with that many publishers and with one. Nothing waits to be written
+to the file system when one begins. `cp` alone may leave all of its bytes in memory; the others leave none.
+
+A ratio is taken within each round, since a shared machine is not the same from one to the next; medians are reported.
 """
 
 from __future__ import annotations
 
 import argparse
 import array
+import ctypes
 import json
 import os
 import resource
@@ -19,11 +23,13 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from machine import write_result
 
 from hsqueue.contracts.dump import DUMP_FILE, INPUT_IDS, DumpMeta, expected_tensors
 from hsqueue.contracts.rid import RequestId
@@ -48,51 +54,62 @@ class Seconds:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--megabytes", type=float, default=64, help="of one dump")
-    parser.add_argument("--files", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--megabytes", type=float, nargs="+", default=[64, 16], help="of one dump")
+    parser.add_argument("--total", type=float, default=1024, help="megabytes of all dumps together")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--publishers", type=int, default=8)
     parser.add_argument("--json", type=Path, default=None, help="writes the figures to this file as well")
     options = parser.parse_args()
-    tokens = max(1, round(options.megabytes * (1 << 20) / BYTES_PER_TOKEN))
-    with (
-        tempfile.TemporaryDirectory(dir="/dev/shm") as dumps,
-        tempfile.TemporaryDirectory(dir=options.directory) as volume,
-    ):
-        sources = [make_dump(Path(dumps), index, tokens) for index in range(options.files)]
-        figures = measure(sources, tokens, Path(volume), options.rounds, options.threads)
-    print(json.dumps(figures, indent=1))
+    figures = []
+    for megabytes in options.megabytes:
+        tokens = max(1, round(megabytes * (1 << 20) / BYTES_PER_TOKEN))
+        with (
+            tempfile.TemporaryDirectory(dir="/dev/shm") as dumps,
+            tempfile.TemporaryDirectory(dir=options.directory) as volume,
+        ):
+            count = max(1, round(options.total / megabytes))
+            sources = [make_dump(Path(dumps), index, tokens) for index in range(count)]
+            figures.append(measure(sources, tokens, Path(volume), options.rounds, options.publishers))
+        print(json.dumps(figures[-1], indent=1), flush=True)
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        write_result(options.json, figures, options.directory)
 
 
-def measure(sources: Sequence[Path], tokens: int, volume: Path, rounds: int, threads: int) -> dict[str, Any]:
-    total = sum(path.stat().st_size for path in sources)
-    copied, synced, published = Seconds(), Seconds(), Seconds()
-    for _ in range(rounds):
-        for seconds, sync in ((copied, False), (synced, True)):
-            target = fresh(volume)
-            timed(seconds, lambda target=target, sync=sync: copy(sources, target, sync))
-        target = fresh(volume)
-        timed(published, lambda target=target: publish_all(sources, tokens, target, threads))
-    fresh(volume)
-    wall = {
-        name: statistics.median(s.wall) for name, s in (("cp", copied), ("cp+sync", synced), ("publish", published))
+def measure(sources: Sequence[Path], tokens: int, volume: Path, rounds: int, publishers: int) -> dict[str, Any]:
+    ways: dict[str, Callable[[Path], None]] = {
+        "cp": lambda target: copy(sources, target),
+        "cp+sync": lambda target: copy_and_sync(sources, target, 1),
+        "cp+sync, parallel": lambda target: copy_and_sync(sources, target, publishers),
+        "publish": lambda target: publish_all(sources, tokens, target, publishers),
+        "publish, one publisher": lambda target: publish_all(sources, tokens, target, 1),
     }
+    found = {name: Seconds() for name in ways}
+    names = list(ways)
+    for turn in range(rounds):
+        for name in (*names[turn % len(names) :], *names[: turn % len(names)]):
+            target = fresh(volume)
+            timed(found[name], lambda target=target, name=name: ways[name](target))
+    fresh(volume)
+    total = sum(path.stat().st_size for path in sources)
     return {
-        "files": len(sources), "bytes": total, "rounds": rounds, "threads": threads,
-        "seconds_median": {name: round(value, 3) for name, value in wall.items()},
-        "bytes_per_s": {name: round(total / value) for name, value in wall.items()},
-        "publish_over_cp": round(wall["cp"] / wall["publish"], 3),
-        "publish_over_cp_and_sync": round(wall["cp+sync"] / wall["publish"], 3),
+        "files": len(sources), "bytes_a_file": total // len(sources), "rounds": rounds, "publishers": publishers,
+        "seconds_median": {name: round(statistics.median(s.wall), 3) for name, s in found.items()},
+        "seconds": {name: [round(value, 3) for value in s.wall] for name, s in found.items()},
+        "bytes_per_s": {name: round(total / statistics.median(s.wall)) for name, s in found.items()},
+        "publish_over": {name: ratio(found[name], found["publish"]) for name in names[:3]},
+        "one_publisher_over": {name: ratio(found[name], found["publish, one publisher"]) for name in names[:2]},
         "processor_ms_a_file": {
-            name: round(statistics.median(s.processor) / len(sources) * 1000, 3)
-            for name, s in (("cp", copied), ("publish", published))
+            name: round(statistics.median(s.processor) / len(sources) * 1000, 2) for name, s in found.items()
         },
     }  # fmt: skip
 
 
-def timed(seconds: Seconds, work: Any) -> None:
+def ratio(other: Seconds, mine: Seconds) -> float:
+    """How many times as fast `mine` is: the median of the rounds."""
+    return round(statistics.median(a / b for a, b in zip(other.wall, mine.wall, strict=True)), 3)
+
+
+def timed(seconds: Seconds, work: Callable[[], None]) -> None:
     before = processor_seconds()
     began = time.perf_counter()
     work()
@@ -107,21 +124,36 @@ def processor_seconds() -> float:
 
 
 def fresh(volume: Path) -> Path:
-    """An empty directory, with nothing left to be written of what lay there before."""
+    """An empty directory, on a file system that has nothing left to write."""
     for path in volume.iterdir():
         shutil.rmtree(path)
-    os.sync()
     target = volume / "samples"
     target.mkdir()
+    descriptor = os.open(volume, os.O_RDONLY)
+    try:
+        # Twice, since what the first frees may be written by the second.
+        for _ in range(2):
+            ctypes.CDLL(None).syncfs(descriptor)
+    finally:
+        os.close(descriptor)
     return target
 
 
-def copy(sources: Sequence[Path], target: Path, sync: bool) -> None:
-    """One cp for all, each file under a name of its own."""
-    names = [source.parent for source in sources]
-    subprocess.run(["cp", "-r", *names, target], check=True)
-    if sync:
-        os.sync()
+def copy(sources: Sequence[Path], target: Path) -> None:
+    """One cp for all, each file in a directory of its own."""
+    subprocess.run(["cp", "-r", *(source.parent for source in sources), target], check=True)
+
+
+def copy_and_sync(sources: Sequence[Path], target: Path, parts: int) -> None:
+    """In `parts` processes at a time, each of which copies its share and then waits for its files to be on disk."""
+
+    def one(share: Sequence[Path]) -> None:
+        copy(share, target)
+        subprocess.run(["sync", *(target / s.parent.name / s.name for s in share)], check=True)
+
+    with ThreadPoolExecutor(parts) as pool:
+        list(pool.map(one, [sources[k::parts] for k in range(parts) if sources[k::parts]]))
+    fsync_directory(target)
 
 
 def publish_all(sources: Sequence[Path], tokens: int, target: Path, threads: int) -> None:

@@ -24,8 +24,10 @@ from hsqueue.store.samplefile import (
     sample_metadata,
     sample_tensors,
 )
+from hsqueue.store.writeback import WriteBack
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 1 << 20
+"""What is hashed is still in the processor's cache when it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,13 @@ def _require_ids(job: Publication, tensors: tuple[TensorSpec, ...], target: int,
 
 def _copy_payload(source: int, dump: TensorFile, target: int, loss_mask: bytes) -> str:
     digest = xxhash.xxh3_128()
+    write_back = WriteBack(target)
     with mmap.mmap(source, dump.file_bytes, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
         for begin in range(dump.size, dump.file_bytes, CHUNK_BYTES):
             with view[begin : min(begin + CHUNK_BYTES, dump.file_bytes)] as chunk:
                 digest.update(chunk)
                 _write_all(target, chunk)
+                write_back.wrote(len(chunk))
     digest.update(loss_mask)
     _write_all(target, memoryview(loss_mask))
     return digest.hexdigest()
