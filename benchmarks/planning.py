@@ -1,10 +1,14 @@
 """How fast planning is and what it holds in memory: N synthetic conversations, planned in a process of its own.
 
     python benchmarks/planning.py [--conversations 1000000] [--directory DIR] [--json FILE]
+    python benchmarks/planning.py --pretokenised 10000000 [--tokens 16] [--directory DIR] [--json FILE]
 
 The conversations have one to three turns of words drawn at random, about 200 tokens together; one in a
 hundred repeats an earlier id and one in a thousand is no JSON. The tokenizer is a byte-level BPE of 8,192
 tokens trained on them, with a ChatML template without generation tags, the slowest kind for loss masks.
+
+With `--pretokenised` the prompts are so many lists of `--tokens` token ids, which need no tokenizer: what is left is
+reading, checking, numbering and writing.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from machine import write_result
+
 from hsqueue.contracts.target import Target
 from hsqueue.planning.plan import PlanOptions, make_plan
 from hsqueue.planning.tokens import Tokenizer
@@ -36,6 +42,8 @@ TEMPLATE = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--conversations", type=int, default=1_000_000)
+    parser.add_argument("--pretokenised", type=int, nargs="*", default=[], help="records; several are planned in turn")
+    parser.add_argument("--tokens", type=int, default=16, help="of each pre-tokenised prompt")
     parser.add_argument("--directory", type=Path, default=None, help="where the temporary files go")
     parser.add_argument("--json", type=Path, default=None, help="writes the figures to this file as well")
     parser.add_argument("--plan-only", type=Path, default=None, help=argparse.SUPPRESS)
@@ -43,29 +51,52 @@ def main() -> None:
     if options.plan_only:
         print(json.dumps(plan(options.plan_only)))
         return
-    with tempfile.TemporaryDirectory(dir=options.directory) as temporary:
-        figures = measure(Path(temporary), options.conversations)
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    found = []
+    for records in options.pretokenised or [options.conversations]:
+        with tempfile.TemporaryDirectory(dir=options.directory) as temporary:
+            write = write_pretokenised if options.pretokenised else write_conversations
+            write(Path(temporary), records, options.tokens)
+            found.append(plan_apart(Path(temporary)))
+        tell(found[-1])
+        if options.json:
+            write_result(options.json, found, options.directory)
+
+
+def tell(figures: dict[str, Any]) -> None:
     print(json.dumps(figures))
     print(
         f"{figures['records']:,} records of {figures['bytes'] / 1e6:,.0f} MB in {figures['seconds']:,.1f} s "
         f"({figures['cpu_seconds']:,.1f} s of processor time on {figures['cores']} cores): "
         f"{figures['records_per_second']:,.0f} records/s, {figures['tokens_per_second']:,.0f} tokens/s, "
         f"peak RSS {figures['peak_rss_mib']:,.0f} MiB (of it {figures['start_rss_mib']:,.0f} MiB before the first "
-        f"record), {figures['samples']:,} samples, {sum(figures['rejected'].values()):,} rejected"
+        f"record), {figures['samples']:,} samples, {sum(figures['rejected'].values()):,} rejected",
+        flush=True,
     )
 
 
-def measure(directory: Path, conversations: int) -> dict[str, Any]:
+def plan_apart(directory: Path) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--plan-only", str(directory)]
+    return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+
+
+def write_pretokenised(directory: Path, records: int, tokens: int) -> None:
+    """Token ids as text, drawn from few blocks, so that writing takes less time than planning."""
+    rng = random.Random(0)
+    half = [", ".join(str(rng.randrange(VOCABULARY)) for _ in range(tokens // 2)) for _ in range(4096)]
+    with (directory / "prompts.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(
+            f'{{"id": "{number}", "input_ids": [{half[number % 4096]}, {half[number // 4096 % 4096]}]}}\n'
+            for number in range(records)
+        )
+
+
+def write_conversations(directory: Path, conversations: int, _: int) -> None:
     rng = random.Random(0)
     words = ["".join(rng.choices("aabcdeeefghiiklmnoopprsttuvw", k=rng.randint(1, 9))) for _ in range(6000)]
     sentences = [" ".join(rng.choices(words, k=rng.randint(5, 15))).capitalize() + "." for _ in range(20_000)]
     make_tokenizer(directory / "tokenizer", sentences[:5000])
     with (directory / "prompts.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(lines(rng, sentences, conversations))
-    command = [sys.executable, __file__, "--plan-only", str(directory)]
-    return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
 
 
 def lines(rng: random.Random, sentences: list[str], conversations: int) -> Iterator[str]:
@@ -108,7 +139,7 @@ def make_tokenizer(directory: Path, texts: list[str]) -> None:
 def plan(directory: Path) -> dict[str, Any]:
     """Runs in a process of its own, so that the peak is the plan's and not that of making the prompts."""
     target = Target("synthetic", "0" * 16, (2, 16, 29), "post", "bfloat16", 4096, VOCABULARY)
-    tokenizer = Tokenizer.load(directory / "tokenizer")
+    tokenizer = Tokenizer.load(directory / "tokenizer") if (directory / "tokenizer").exists() else None
     prompts, start_rss = directory / "prompts.jsonl", peak_rss_mib()
     began, worked = time.perf_counter(), time.process_time()
     result = make_plan([prompts], directory / "run", target, tokenizer, PlanOptions(max_length=4096))
