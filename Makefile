@@ -11,7 +11,7 @@ SCREENSHOTS ?=
 ITEMS ?= 200000
 SGLANG_VENV := .venv-sglang-$(VERSION)
 
-.PHONY: demo test servers lint types unit integration prometheus chromium browser chaos soak fuzz test-sglang format clean help
+.PHONY: demo test servers lint types unit integration tools browser chaos soak fuzz test-sglang format clean help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -26,7 +26,7 @@ demo: $(VENV)/.ready ## Run the main job on this machine, with one worker killed
 	$(BIN)/python examples/demo.py demo-run
 
 # The servers' tests mostly wait, for leases and starts, and SGLang's mostly compute: side by side they take half the time.
-test: prometheus lint types unit ## Run everything that CI runs
+test: tools lint types unit ## Run everything that CI runs
 	$(MAKE) --output-sync=target -j2 servers test-sglang
 
 servers: $(VENV)/.ready
@@ -47,20 +47,12 @@ unit: $(VENV)/.ready ## Fast tests without servers
 integration: $(VENV)/.ready ## Tests with a real Redis, real workers and the embedded engine
 	$(BIN)/pytest tests/integration -q
 
-prometheus: ## Prometheus for the tests of metrics and rules, installed where root; without it these are skipped
-	@if ! command -v promtool >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus >/dev/null; \
+tools: ## As root, install what some tests need and pip does not bring: Chromium and Prometheus; without them these are skipped
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { command -v promtool && command -v chromium; } >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus chromium fonts-inter >/dev/null; \
 	fi
 
-chromium: ## A browser for the tests of pages, installed where there is none
-	@if command -v chromium >/dev/null; then exit 0; fi; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-inter >/dev/null; \
-	else \
-	  echo 'The tests of pages need Chromium. As root: apt-get install chromium fonts-inter' >&2; exit 1; \
-	fi
-
-browser: $(VENV)/.ready chromium ## Flower's pages in a browser; SCREENSHOTS=DIR keeps the pictures
+browser: $(VENV)/.ready tools ## Flower's pages in a browser; SCREENSHOTS=DIR keeps the pictures
 	$(BIN)/pytest tests/browser -q $(if $(SCREENSHOTS),--screenshots $(SCREENSHOTS))
 
 chaos: $(VENV)/.ready ## Tests that kill things

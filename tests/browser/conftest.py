@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.flower import flower
 from tests.support.redis import RedisServer, free_port, redis_server
+from tests.support.tools import program
 
 PASSWORD = "of-the-pages"
 WIDTHS = {1280: 900, 390: 844}
@@ -23,9 +23,7 @@ expect.set_options(timeout=PATIENCE)
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.fail("there is no Chromium here; as root: make chromium")
+    path = program("chromium")
     with sync_playwright() as playwright:
         # As root, as CI runs, Chromium has no sandbox of its own.
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])

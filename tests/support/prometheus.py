@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -12,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import requests
 
 from hsqueue.local.processes import die_with_parent
 from tests.support.redis import free_port
+from tests.support.tools import program
 
 OPS = Path(__file__).resolve().parents[2] / "ops" / "prometheus"
 PATIENCE = 90.0
@@ -59,9 +58,7 @@ class Prometheus:
 @contextlib.contextmanager
 def prometheus(directory: Path, target: str) -> Iterator[Prometheus]:
     """Scrapes `target`, HOST:PORT, as ops/ has it, but every second and with rules that fire at once."""
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("prometheus is not installed; make prometheus installs it as root")
+    executable = program("prometheus")
     config = (OPS / "prometheus.yml").read_text().replace("127.0.0.1:9808", target)
     (directory / "prometheus.yml").write_text(re.sub(r"_interval: \w+", "_interval: 1s", config))
     rules = (OPS / "hsqueue.rules.yml").read_text()
@@ -70,7 +67,7 @@ def prometheus(directory: Path, target: str) -> Iterator[Prometheus]:
     with (directory / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(
             [
-                program, f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
+                executable, f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
                 f"--web.listen-address=127.0.0.1:{port}",
             ],
             stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent,

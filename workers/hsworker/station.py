@@ -85,7 +85,7 @@ class Station:
         with about(run=message.run, shard=message.shard):
             return self._work(message, report)
 
-    def _work(self, message: ShardMessage, report: Callable[[int, int], None]) -> str:
+    def _work(self, message: ShardMessage, report: Callable[[int, int, int], None]) -> str:
         share = self.budget.open()
         try:
             if not self._await_turn(share):

@@ -16,6 +16,7 @@ from prometheus_client import generate_latest
 
 from hsqueue.monitoring.exporter import STAGES, of_meters, of_runs, of_troubles, of_workers
 from hsqueue.monitoring.troubles import KINDS
+from tests.support.tools import program
 from tests.unit.docs.markdown import own, read, rows
 from tests.unit.monitoring.test_exporter import registry_of_one_run
 
@@ -35,10 +36,9 @@ def exported() -> dict[str, str]:
 
 def promtool(*arguments: str | Path, cwd: Path | None = None, text: str = "") -> str:
     """What promtool says against it; nothing where all is well."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is not installed; make prometheus installs it as root")
-    done = subprocess.run([program, *arguments], cwd=cwd, input=text, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [program("promtool"), *arguments], cwd=cwd, input=text, capture_output=True, text=True, timeout=60
+    )
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
