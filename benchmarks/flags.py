@@ -9,7 +9,6 @@ benchmarks/steady.py measures it. `--out` is the volume; what is published there
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import signal
@@ -22,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from capture import prefill_alone
+from machine import write_result
 from steady import ALONE_TOKENS, Prepared, await_card, await_server, prepare, run_worker
 
 from hsqueue.local.redis import EmbeddedRedis
@@ -76,7 +76,7 @@ def main() -> None:
             found.append(measure(name, {one.workload.name: one for one in prepared}, options))
         print(found[-1], flush=True)
         if options.json is not None:
-            options.json.write_text(json.dumps([asdict(figures) for figures in found], indent=1) + "\n")
+            write_result(options.json, [asdict(figures) for figures in found], options.out)
 
 
 @contextmanager

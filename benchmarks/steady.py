@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import shutil
 import signal
@@ -29,6 +28,7 @@ from pathlib import Path
 
 from capture import Workload, prefill_alone, prompts_of, workloads
 from checking import Checker
+from machine import write_result
 from processes import cpu_seconds, memory_bytes
 
 from hsqueue.ledger.connect import connect
@@ -124,7 +124,7 @@ def main() -> None:
         found.append(measure(one, options))
         print(found[-1], flush=True)
         if options.json is not None:
-            options.json.write_text(json.dumps([asdict(figures) for figures in found], indent=1) + "\n")
+            write_result(options.json, [asdict(figures) for figures in found], options.out)
 
 
 def await_card(dump_dir: Path) -> None:

@@ -17,7 +17,6 @@ Each way gets the same prompts for `--seconds`:
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from pathlib import Path
 import requests
 import torch
 from capture import prefill_alone
+from machine import write_result
 from safetensors.torch import load_file
 from steady import ALONE_TOKENS, Prepared, await_card, await_server, prepare, run_worker
 
@@ -67,7 +67,7 @@ def main() -> None:
         found.append(compare(one, options))
         print(found[-1], flush=True)
         if options.json is not None:
-            options.json.write_text(json.dumps([asdict(figures) for figures in found], indent=1) + "\n")
+            write_result(options.json, [asdict(figures) for figures in found], options.out)
 
 
 def compare(one: Prepared, options: argparse.Namespace) -> Figures:
