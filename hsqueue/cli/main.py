@@ -27,7 +27,7 @@ from hsqueue.cli import (
     worker,
 )
 from hsqueue.cli.console import err
-from hsqueue.cli.exits import COMPLETE, FAULT, INCOMPLETE, USAGE
+from hsqueue.cli.exits import COMPLETE, FAULT, INCOMPLETE, USAGE, Interrupted
 from hsqueue.contracts.errors import HsqueueError, UsageError
 from hsqueue.logs import configure
 from hsqueue.settings import load_settings
@@ -70,10 +70,6 @@ def _log_settings() -> tuple[str, tuple[str, ...]]:
     except (UsageError, ValueError):
         return os.environ.get("HSQ_LOG", "human"), ()
     return settings.log, settings.secrets
-
-
-class Interrupted(BaseException):
-    """Somebody asked the command to end. No KeyboardInterrupt, which the library would answer with a bare word."""
 
 
 def _interrupt(*_: object) -> None:

@@ -13,7 +13,7 @@ import typer
 from hsqueue.cli import options as o
 from hsqueue.cli.access import Run, open_ledger, open_run
 from hsqueue.cli.console import say, stdout
-from hsqueue.cli.exits import COMPLETE, INCOMPLETE
+from hsqueue.cli.exits import COMPLETE, INCOMPLETE, Interrupted
 from hsqueue.cli.lines import Lines, status_lines
 from hsqueue.cli.live import LiveScreen, draw
 from hsqueue.cli.words import View, look
@@ -58,7 +58,7 @@ def _watch(run: Run, ledger: Ledger | None, view: View, json: bool) -> View:
     last = [view]
 
     def follow(show: Callable[[View], None]) -> None:
-        with contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(Interrupted):
             show(last[0])
             while not last[0].snapshot.ended:
                 time.sleep(WATCH_SECONDS)
