@@ -95,6 +95,12 @@ def may_send(mine: Slot, others: Iterable[Slot], tokens: int, size: int, limits:
     return requests < limits.requests and flying + tokens <= limits.tokens and held + size <= limits.bytes
 
 
+def waits_on_others(mine: Slot, others: Iterable[Slot]) -> bool:
+    """Whether another process may let this one send; of its own requests' ends it hears anyway."""
+    others = list(others)
+    return not is_turn(mine, others) or any(o.requests or o.tokens or o.bytes or o.alone for o in others)
+
+
 class Budget:
     """The shared state in `path`, made on first use. One object a process, for any of its threads."""
 
@@ -182,6 +188,10 @@ class Share:
     def is_turn(self) -> bool:
         with self._slot() as (mine, others):
             return is_turn(mine, others)
+
+    def waits_on_others(self) -> bool:
+        with self._slot() as (mine, others):
+            return waits_on_others(mine, others)
 
     def declare(self, *, wants: bool, fence: int) -> None:
         """Says whether this shard has something to send now; the younger waits while it has."""

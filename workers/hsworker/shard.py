@@ -51,6 +51,9 @@ log = logging.getLogger(__name__)
 BUDGET_POLL = 0.005
 """Seconds between two looks at a budget that the other shard may free."""
 
+ELDER_POLL = 0.02
+"""The same while an elder shard has something to send, which takes a while."""
+
 IDLE_POLL = 0.25
 
 METER_SECONDS = 1.0
@@ -207,7 +210,7 @@ class ShardRun:
                     progress.started(send)
                     pool.submit(self._process, samples[send.index], send)
                     continue
-                self._await(progress, BUDGET_POLL if send is not None else self._pause(progress))
+                self._await(progress, self._pause(progress) if send is None else self._refusal_pause())
                 self._commit_when_due(progress)
                 if time.monotonic() - self._last_meter >= METER_SECONDS:
                     self._meter()
@@ -217,6 +220,12 @@ class ShardRun:
     def _take(self, send: Send, samples: dict[int, Sample]) -> bool:
         tokens = samples[send.index].tokens
         return self.share.take(tokens, dump_bytes(self.way.target, tokens), alone=send.alone)
+
+    def _refusal_pause(self) -> float:
+        """What frees the budget in this process wakes it; only for another's sake has it to look."""
+        if not self.share.waits_on_others():
+            return IDLE_POLL
+        return BUDGET_POLL if self.share.is_turn() else ELDER_POLL
 
     def _pause(self, progress: ShardProgress) -> float:
         pause = progress.pause(time.monotonic())

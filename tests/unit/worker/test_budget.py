@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsworker.budget import Limits, Slot, is_turn, may_send
+from hsworker.budget import Limits, Slot, is_turn, may_send, waits_on_others
 
 LIMITS = Limits(requests=4, tokens=40, bytes=100)
 ELDER, MINE, YOUNGER = Slot(1, 1.0), Slot(2, 2.0), Slot(3, 3.0)
@@ -120,3 +120,27 @@ def test_once_everything_is_answered_and_read_somebody_may_send(slots: list[Slot
     """No set of wishes blocks the engine for good."""
     idle = [replace(s, requests=0, bytes=0, wants=True) for s in slots]
     assert any(may(s, *(o for o in idle if o is not s), size=1000) for s in idle)
+
+
+# --- what a refused shard waits for ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(ELDER, wants=True), replace(YOUNGER, requests=1), replace(YOUNGER, bytes=1),
+        replace(YOUNGER, alone=True),
+    ],
+)  # fmt: skip
+def test_another_that_may_let_it_send_is_looked_at(other: Slot) -> None:
+    assert waits_on_others(MINE, [other])
+
+
+def test_a_younger_one_that_only_wants_is_none_to_wait_for() -> None:
+    assert not waits_on_others(MINE, [replace(YOUNGER, wants=True)])
+
+
+@given(SLOTS, st.lists(SLOTS, max_size=3), st.integers(1, 60), st.integers(1, 120))
+def test_those_it_does_not_wait_on_change_nothing(mine: Slot, others: list[Slot], tokens: int, size: int) -> None:
+    if not waits_on_others(mine, others):
+        assert may_send(mine, others, tokens, size, LIMITS) == may_send(mine, [], tokens, size, LIMITS)
