@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from machine import write_result
 
 from hsqueue.contracts.fingerprint import Fingerprint, RunInfo
 from hsqueue.contracts.sample import Published
@@ -60,7 +61,7 @@ def main() -> None:
             server.stop()
     print(json.dumps(figures, indent=1))
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        write_result(options.json, figures, options.directory)
 
 
 def measure(client: redis.Redis, url: str, samples: int) -> dict[str, float]:

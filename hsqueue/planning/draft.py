@@ -10,6 +10,7 @@ from types import TracebackType
 import xxhash
 
 from hsqueue.contracts.sample import Sample
+from hsqueue.planning.digests import DigestSet
 from hsqueue.planning.limits import Limits
 from hsqueue.planning.pipeline import Tokenised
 from hsqueue.planning.rejects import Reason, Reject
@@ -20,7 +21,7 @@ from hsqueue.store.layout import plan_shard_path
 class Draft:
     """Admits samples, gives them their indices and writes full shards behind the caller's back.
 
-    In memory are one shard that fills, one that is being written, and 16 bytes for each id, whatever the
+    In memory are one shard that fills, one that is being written, and about 20 bytes for each id, whatever the
     number of samples. Any method raises the OSError of a shard that could not be written.
     """
 
@@ -31,7 +32,7 @@ class Draft:
         self._directory, self._limits, self._shard_size = directory, limits, shard_size
         self._filling: list[Sample] = []
         self._origins: list[Origin] = []
-        self._ids: set[bytes] = set()
+        self._ids = DigestSet()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="plan-writer")
         self._writing: Future[None] | None = None
 
@@ -40,10 +41,8 @@ class Draft:
         reject = self._limits.breach(found.tokens)
         if reject is not None:
             return reject
-        digest = xxhash.xxh3_128_digest(found.id.encode())
-        if digest in self._ids:
+        if not self._ids.add(xxhash.xxh3_128_digest(found.id.encode())):
             return Reject(Reason.DUPLICATE_ID, "an earlier record has this id")
-        self._ids.add(digest)
         self._take(found)
         return None
 

@@ -15,7 +15,7 @@ from hsqueue.planning.plan import PlanOptions, make_plan
 from hsqueue.planning.records import Text
 
 BYTES_A_RECORD = 250
-"""A digest of 16 bytes in a set takes about a hundred; the tokens alone of one record here take 800."""
+"""Each of few ids has a bucket of its own, of about a hundred; the tokens alone of one record here take 800."""
 
 
 def peak(path: Path, root: Path, target: Target) -> int:
