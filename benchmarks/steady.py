@@ -218,12 +218,7 @@ def run_worker(one: Prepared, options: argparse.Namespace, redis_url: str) -> tu
     client = connect(redis_url)
     ledger = reconcile(client, redis_url, layout, info).ledger
     enqueue(make_app(redis_url), ledger, info)
-    environment = {**os.environ, "HSQ_REDIS_URL": redis_url, "HSQ_MAX_IN_FLIGHT": str(options.in_flight)}
-    with (one.root / "worker.log").open("wb") as log:
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "hsqueue", "worker", "--engine", options.url, "--dump-dir", options.dump_dir],
-            env=environment, stdout=log, stderr=log,
-        )  # fmt: skip
+    worker = start_worker(one.root, options.url, options.dump_dir, options.in_flight, redis_url)
     checker = Checker(layout.root)
     try:
         window = watch(ledger, info.samples, options.seconds, worker)
@@ -235,6 +230,20 @@ def run_worker(one: Prepared, options: argparse.Namespace, redis_url: str) -> tu
         worker.wait(60)
         checker.finish()
     return window, checker
+
+
+def start_worker(
+    root: Path, url: str, dump_dir: Path, in_flight: int, redis_url: str, name: str = "gpu0"
+) -> subprocess.Popen[bytes]:
+    """Its log is ``worker.log`` in `root`, after what was there."""
+    environment = {**os.environ, "HSQ_REDIS_URL": redis_url, "HSQ_MAX_IN_FLIGHT": str(in_flight)}
+    with (root / "worker.log").open("ab") as log:
+        return subprocess.Popen(
+            [
+                sys.executable, "-m", "hsqueue", "worker", "--engine", url, "--dump-dir", dump_dir, "--name", name,
+            ],
+            env=environment, stdout=log, stderr=log,
+        )  # fmt: skip
 
 
 def watch(ledger: Ledger, samples: int, seconds: float, worker: subprocess.Popen[bytes]) -> Window:
