@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hsworker.budget import _SLOT, SLOTS
+from hsworker.budget import _SLOT
 from tests.chaos.cluster.cluster import Cluster, GpuNode
 from tests.chaos.evidence import Mark, replaced, standing
 from tests.chaos.kinds import make_fault
@@ -134,6 +134,6 @@ def in_flight(node: GpuNode) -> int:
     """Requests sent and unanswered by the node's worker. Read past its lock, which a frozen process may hold."""
     try:
         data = node.dump_dir.joinpath(".hsqueue", "budget").read_bytes()
-        return sum(slot[2] for slot in _SLOT.iter_unpack(data[: _SLOT.size * SLOTS]) if slot[0])
+        return sum(slot[2] for slot in _SLOT.iter_unpack(data) if slot[0])
     except (OSError, struct.error):
         return 0

@@ -2,7 +2,7 @@
 
 Two shards overlap, so that the engine does not run dry between them: the elder takes what it wants, the younger
 what is left. The state lies in a file that every process maps; the kernel releases a dead process's lock, and
-its slot counts for nothing. The worker's main process reads here as well how its children fare.
+its slot counts for nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 SLOTS = 16
-_SLOT = struct.Struct("<qdqqqqqqqdddd")
-_TOTALS = struct.Struct("<qq")
-_SIZE = _SLOT.size * SLOTS + _TOTALS.size
-RECENT = 8
-"""Samples after which a recent mean is mostly of the new ones."""
+_SLOT = struct.Struct("<qdqqqqqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +27,6 @@ class Slot:
     """One process at work on one shard. since: when it began, seconds of the system's monotonic clock.
     requests, tokens: sent and unanswered. bytes: of dumps awaited or unread. wants: it has something to send now.
     alone: it wants, or has, the engine for one request of its own. fence: of its lease, 0 before it has one.
-    publishing: samples on their way to the volume.
-    heard, published: when the engine last answered and a publication last ended, or when there was first one to wait
-    for; clock as for `since`. answer_seconds, publish_seconds: what they take of late, from 0.
     """
 
     pid: int
@@ -44,19 +37,6 @@ class Slot:
     alone: bool = False
     fence: int = 0
     tokens: int = 0
-    publishing: int = 0
-    heard: float = 0.0
-    published: float = 0.0
-    answer_seconds: float = 0.0
-    publish_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What a worker has published since it was started."""
-
-    samples: int
-    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +88,10 @@ class Budget:
         self.limits = limits
         self._file = path.open("a+b")
         self._thread_lock = threading.Lock()
-        self._means = (0.0, 0.0)
         with self._locked():
-            if os.fstat(self._file.fileno()).st_size < _SIZE:
-                self._file.truncate(_SIZE)
-        self._map = mmap.mmap(self._file.fileno(), _SIZE)
+            if os.fstat(self._file.fileno()).st_size < _SLOT.size * SLOTS:
+                self._file.truncate(_SLOT.size * SLOTS)
+        self._map = mmap.mmap(self._file.fileno(), _SLOT.size * SLOTS)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -126,33 +105,19 @@ class Budget:
     def _read(self) -> dict[int, Slot]:
         found = {}
         for place in range(SLOTS):
-            pid, since, requests, size, wants, alone, *rest = _SLOT.unpack_from(self._map, place * _SLOT.size)
-            if pid and _alive(pid):
-                found[place] = Slot(pid, since, requests, size, bool(wants), bool(alone), *rest)
+            pid, since, requests, size, wants, alone, fence, tokens = _SLOT.unpack_from(self._map, place * _SLOT.size)
+            if is_alive(pid):
+                found[place] = Slot(pid, since, requests, size, bool(wants), bool(alone), fence, tokens)
         return found
 
     def _write(self, place: int, slot: Slot) -> None:
-        _SLOT.pack_into(
-            self._map, place * _SLOT.size, slot.pid, slot.since, slot.requests, slot.bytes, slot.wants, slot.alone,
-            slot.fence, slot.tokens, slot.publishing, slot.heard, slot.published, slot.answer_seconds,
-            slot.publish_seconds,
-        )  # fmt: skip
+        fields = (slot.pid, slot.since, slot.requests, slot.bytes, slot.wants, slot.alone, slot.fence, slot.tokens)
+        _SLOT.pack_into(self._map, place * _SLOT.size, *fields)
 
     def slots(self) -> list[Slot]:
         """Of the living processes."""
         with self._locked():
             return list(self._read().values())
-
-    def totals(self) -> Totals:
-        with self._locked():
-            return self._totals()
-
-    def _totals(self) -> Totals:
-        return Totals(*_TOTALS.unpack_from(self._map, _SLOT.size * SLOTS))
-
-    def _add(self, tokens: int) -> None:
-        before = self._totals()
-        _TOTALS.pack_into(self._map, _SLOT.size * SLOTS, before.samples + 1, before.tokens + tokens)
 
     def open(self) -> Share:
         """This process's share; one shard at a time. Raises RuntimeError where more processes share than can."""
@@ -163,9 +128,7 @@ class Budget:
                 place = next((p for p in range(SLOTS) if p not in taken), None)
             if place is None:
                 raise RuntimeError(f"more than {SLOTS} processes share one engine")
-            # What an engine and a volume took in the last shard is what the next one may expect.
-            answer, publish = self._means
-            self._write(place, Slot(os.getpid(), time.monotonic(), answer_seconds=answer, publish_seconds=publish))
+            self._write(place, Slot(os.getpid(), time.monotonic()))
         return Share(self, place)
 
 
@@ -210,46 +173,16 @@ class Share:
             mine = replace(mine, alone=alone)
             granted = may_send(mine, others, tokens, size, self._budget.limits)
             if granted:
-                heard = mine.heard if mine.requests else time.monotonic()
-                mine = replace(
-                    mine, requests=mine.requests + 1, tokens=mine.tokens + tokens, bytes=mine.bytes + size, heard=heard
-                )
+                mine = replace(mine, requests=mine.requests + 1, tokens=mine.tokens + tokens, bytes=mine.bytes + size)
             self._put(mine)
         return granted
 
-    def answered(self, tokens: int, seconds: float | None = None) -> None:
-        """The engine is done with a request of `tokens` tokens; its dump may still wait. Ends a time alone.
-
-        seconds: that its answer took; None where none came.
-        """
+    def answered(self, tokens: int) -> None:
+        """The engine is done with a request of `tokens` tokens; its dump may still wait. Ends a time alone."""
         with self._slot() as (mine, _):
             # Only the last answer ends it: the wish for a time alone outlives the requests that it waits for.
             alone = mine.alone and mine.requests > 1
-            mine = replace(mine, requests=mine.requests - 1, tokens=mine.tokens - tokens, alone=alone)
-            if seconds is not None:
-                recent = _recent(mine.answer_seconds, seconds)
-                mine = replace(mine, heard=time.monotonic(), answer_seconds=recent)
-            self._put(mine)
-
-    @contextmanager
-    def publication(self, tokens: int) -> Iterator[None]:
-        """A sample of `tokens` tokens is published within it, unless it fails."""
-        began = time.monotonic()
-        with self._slot() as (mine, _):
-            self._put(
-                replace(mine, publishing=mine.publishing + 1, published=mine.published if mine.publishing else began)
-            )
-        ended = False
-        try:
-            yield
-            ended = True
-        finally:
-            now = time.monotonic()
-            with self._slot() as (mine, _):
-                recent = _recent(mine.publish_seconds, now - began)
-                self._put(replace(mine, publishing=mine.publishing - 1, published=now, publish_seconds=recent))
-                if ended:
-                    self._budget._add(tokens)
+            self._put(replace(mine, requests=mine.requests - 1, tokens=mine.tokens - tokens, alone=alone))
 
     def taken(self, size: int) -> None:
         """A dump is copied and removed, or given up."""
@@ -257,17 +190,14 @@ class Share:
             self._put(replace(mine, bytes=mine.bytes - size))
 
     def close(self) -> None:
-        with self._slot() as (mine, _):
-            self._budget._means = (mine.answer_seconds, mine.publish_seconds)
+        with self._budget._locked():
             self._budget._write(self._place, Slot(0, 0.0))
 
 
-def _recent(mean: float, seconds: float) -> float:
-    """`mean` after one more sample. From 0, so that one slow sample at the beginning is no rule."""
-    return mean + (seconds - mean) / RECENT
-
-
-def _alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process of that number is there; 0 is none."""
+    if not pid:
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

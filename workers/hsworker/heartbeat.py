@@ -18,6 +18,7 @@ from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.signs import give_sign, take_sign_back
 from hsqueue.monitoring.limits import HEARTBEAT
 from hsworker.budget import Slot
+from hsworker.gauges import Reading
 from hsworker.life import Life, State
 from hsworker.station import Station
 
@@ -41,18 +42,24 @@ class Rate:
         return (tokens - first) / (now - begin) if now > begin else 0.0
 
 
-def in_flight(slots: Sequence[Slot], now: float) -> dict[str, Any]:
-    """What the worker's shards have under way. now: seconds of the clock of `slots`."""
-    requests, publishing = sum(s.requests for s in slots), sum(s.publishing for s in slots)
+def in_flight(slots: Sequence[Slot]) -> dict[str, Any]:
+    """What the worker's shards have under way."""
     return {
-        "requests": requests,
+        "requests": sum(s.requests for s in slots),
         "tokens": sum(s.tokens for s in slots),
         "dump_bytes": sum(s.bytes for s in slots),
         "leases": sum(s.fence > 0 for s in slots),
-        "engine_quiet": round(now - max(s.heard for s in slots), 1) if requests else 0.0,
-        "volume_quiet": round(now - max(s.published for s in slots), 1) if publishing else 0.0,
-        "answer_seconds": round(max((s.answer_seconds for s in slots), default=0.0), 3),
-        "publish_seconds": round(max((s.publish_seconds for s in slots), default=0.0), 3),
+    }
+
+
+def faring(readings: Sequence[Reading], now: float) -> dict[str, Any]:
+    """How its engine and its volume fare. now: seconds of the clock of `readings`."""
+    asked, publishing = any(r.requests for r in readings), any(r.publishing for r in readings)
+    return {
+        "engine_quiet": round(now - max(r.heard for r in readings), 1) if asked else 0.0,
+        "volume_quiet": round(now - max(r.published for r in readings), 1) if publishing else 0.0,
+        "answer_seconds": round(max((r.answer_seconds for r in readings), default=0.0), 3),
+        "publish_seconds": round(max((r.publish_seconds for r in readings), default=0.0), 3),
     }
 
 
@@ -101,14 +108,14 @@ class Heartbeat(threading.Thread):
     def _words(self) -> dict[str, Any]:
         station, life = self.station, self.life()
         files = os.statvfs(station.pin.dump_dir)
-        totals = station.budget.totals()
+        totals = station.gauges.totals()
         now = time.monotonic()
         return {
             "time": time.time(), "host": socket.gethostname(), "pid": os.getpid(),
             "engine": station.pin.engine_url, "queue": self.queue, "gpu": station.card.device,
             "state": State.STOPPING.value if self._stopping.is_set() else life.state.value,
             "paused": life.reason, "waits_for": life.pause.kind if life.pause else "",
-            **in_flight(station.budget.slots(), now),
+            **in_flight(station.budget.slots()), **faring(station.gauges.readings(), now),
             "dump_limit": station.settings.max_dump_bytes,
             "dump_free": files.f_bavail * files.f_frsize, "dump_total": files.f_blocks * files.f_frsize,
             "tokens_per_second": round(self.rate.see(now, totals.tokens), 1), "published": totals.samples,

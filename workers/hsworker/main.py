@@ -76,6 +76,7 @@ def _clear_former_life(pin: Pin, client: redis.Redis, url: str) -> None:
     pin.pause_path.unlink(missing_ok=True)
     pin.stop_path.unlink(missing_ok=True)
     pin.budget_path.unlink(missing_ok=True)
+    pin.gauges_path.unlink(missing_ok=True)
     with redis_errors(url):
         runs = cast(list[str], client.hkeys(RUNS))
     for run in runs:

@@ -74,6 +74,10 @@ class Pin:
         return self.workspace / "budget"
 
     @property
+    def gauges_path(self) -> Path:
+        return self.workspace / "gauges"
+
+    @property
     def pause_path(self) -> Path:
         return self.workspace / "paused"
 

@@ -19,6 +19,7 @@ from hsqueue.store.publish import Publication, publish
 from hsworker.budget import Share
 from hsworker.dumps import DumpSource
 from hsworker.engine import EngineClient
+from hsworker.gauges import Gauge
 from hsworker.matching import check_dump, check_response, check_sample
 from hsworker.times import Times
 
@@ -28,6 +29,7 @@ class Way:
     """What every sample of a shard needs. fence: of the lease. is_same_engine: whether the process that `card`
     describes still stands. may_publish: raises where the lease is lost. answered: called once the engine is done.
     publishing: holds as many places as samples may be copied at a time. times: where the samples' time goes.
+    gauge: how the process fares, for its worker to tell.
     """
 
     run: str
@@ -45,6 +47,7 @@ class Way:
     answered: Callable[[], None]
     publishing: threading.Semaphore
     times: Times = field(default_factory=Times)
+    gauge: Gauge = field(default_factory=Gauge)
 
 
 def process(way: Way, sample: Sample, attempt: int) -> Published:
@@ -55,11 +58,13 @@ def process(way: Way, sample: Sample, attempt: int) -> Published:
     rid = RequestId(way.run, sample.index, way.fence, attempt)
     try:
         seconds = None
+        way.gauge.asked()
         try:
             way.dumps.announce(rid, sample)
             seconds = _ask(way, rid, sample)
         finally:
-            way.share.answered(sample.tokens, seconds)
+            way.gauge.answered(seconds)
+            way.share.answered(sample.tokens)
             way.answered()
         return _take(way, rid, sample)
     finally:
@@ -105,7 +110,7 @@ def _take(way: Way, rid: RequestId, sample: Sample) -> Published:
         taken = True
         check_dump(dump.meta, dump.file, dump.ids, str(rid), sample, way.target)
         require_run(way.layout.run_json)
-        with way.times.spend(VOLUME), way.share.publication(sample.tokens), way.publishing:
+        with way.times.spend(VOLUME), way.gauge.publication(sample.tokens), way.publishing:
             return publish(
                 Publication(
                     source=dump.path, dump=dump.file, meta=dump.meta, run=way.run, index=sample.index, id=sample.id,

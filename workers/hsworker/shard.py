@@ -258,11 +258,10 @@ class ShardRun:
         if event.published is not None:
             progress.succeeded(event.published)
             self._uncommitted.append(event.published)
-            for name, number in (("samples", 1), ("tokens", event.published.tokens), ("bytes", event.published.bytes)):
-                self.way.times.count(name, number)
+            self.way.times.count(samples=1, tokens=event.published.tokens, bytes=event.published.bytes)
             return
         assert event.error is not None
-        self.way.times.count(error_name(event.error.name))
+        self.way.times.count(**{error_name(event.error.name): 1})
         progress.failed(event.index, event.error, time.monotonic())
         if event.error.kind is Kind.RETRY and event.index not in progress.given_up:
             self._retries[event.error.name] += 1
@@ -296,7 +295,7 @@ class ShardRun:
     def _take_up(self, given_up: list[GivenUp]) -> None:
         self._given_up |= {given.index: given for given in given_up}
         for given in given_up:
-            self.way.times.count(str(given.ending))
+            self.way.times.count(**{str(given.ending): 1})
 
     def _commit_when_due(self, progress: ShardProgress) -> None:
         due = time.monotonic() - self._last_commit >= self.settings.commit_every

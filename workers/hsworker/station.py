@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from hsqueue.contracts.errors import (
@@ -36,6 +37,7 @@ from hsworker.budget import Budget, Limits, Share
 from hsworker.counter_dumps import CounterDumps
 from hsworker.dumps import DumpSource, RidDumps, sweep
 from hsworker.engine import EngineClient
+from hsworker.gauges import Gauge, Gauges
 from hsworker.lease import LeaseKeeper, boot_seconds
 from hsworker.life import Pause
 from hsworker.pause import read_pause, write_pause
@@ -72,9 +74,15 @@ class Station:
         limits = Limits(settings.max_in_flight, settings.max_tokens_in_flight, settings.max_dump_bytes)
         self.budget = Budget(pin.budget_path, limits)
         self.publishing = threading.BoundedSemaphore(settings.publishers)
+        self.gauges = Gauges(pin.gauges_path)
         self.dumps = self._dump_source()
         self._runs: dict[str, OpenRun] = {}
         self._roots: dict[str, Path] = {}
+
+    @cached_property
+    def gauge(self) -> Gauge:
+        """This process's own; the main process has none, since it works no shard."""
+        return self.gauges.claim()
 
     def work(self, message: ShardMessage, report: Callable[[int, int, int], None]) -> str:
         """Handles one message, from its turn to its shard's end. Returns what happened, for people.
@@ -127,7 +135,7 @@ class Station:
                     run=run.info.run, shard=shard, fence=granted.fence, target=run.info.fingerprint.target,
                     card=self.card, layout=run.layout, engine=self.engine, dumps=self.dumps, share=share,
                     dump_timeout=self.settings.dump_timeout, is_same_engine=self._is_same_engine,
-                    may_publish=keeper.check, answered=answered, publishing=self.publishing,
+                    may_publish=keeper.check, answered=answered, publishing=self.publishing, gauge=self.gauge,
                 )  # fmt: skip
 
             shard_run = ShardRun(

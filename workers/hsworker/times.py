@@ -53,9 +53,10 @@ class Times:
             self._counters[spent_name(stage)] += round(seconds * 1e6)
             self._counters[bucket_name(stage, seconds)] += 1
 
-    def count(self, name: str, number: int = 1) -> None:
+    def count(self, **numbers: int) -> None:
         with self._lock:
-            self._counters[name] += number
+            for name, number in numbers.items():
+                self._counters[name] += number
 
     def counters(self) -> dict[str, int]:
         with self._lock:

@@ -12,9 +12,8 @@ def test_what_a_worker_counts_is_read_back() -> None:
     times = Times()
     for seconds in (0.001, 0.3, 0.3, 100.0):
         times.add(ENGINE, seconds)
-    times.count("samples", 3)
-    times.count("bytes", 1 << 40)
-    times.count(error_name(DumpMissing("x").name), 2)
+    times.count(samples=3, bytes=1 << 40)
+    times.count(**{error_name(DumpMissing("x").name): 2})
     meters = meters_of({name: str(number) for name, number in times.counters().items()})
     assert meters.stages[ENGINE].count == 4
     assert meters.stages[ENGINE].seconds == pytest.approx(100.601)
