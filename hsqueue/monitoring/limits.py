@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-HEARTBEAT = 3.0
+HEARTBEAT = 2.0
 """Seconds between two signs of life of a worker."""
-SILENCE = 10.0
+SILENCE = 8.0
 """Seconds without one after which a worker counts as gone."""
-QUIET = 8.0
+QUIET = 7.0
 """Seconds without an answer of an engine with requests, or without a publication while some are under way."""
 FIRST_ANSWER = 30.0
 """The same before an engine's first answer in a shard, which may have to wait for one long prompt."""

@@ -36,9 +36,9 @@ def test_a_run_that_goes_well_has_none() -> None:
         ({"state": "gone", "seen": 14.0}, "worker_gone"),
         ({"state": "paused", "waits_for": "engine", "paused": "EngineDown: refused"}, "engine_down"),
         ({"state": "paused", "waits_for": "volume", "paused": "VolumeUnusable: full"}, "volume_unusable"),
-        ({"engine_quiet": 8.0}, "engine_stalled"),
+        ({"engine_quiet": QUIET}, "engine_stalled"),
         ({"engine_quiet": FIRST_ANSWER, "answer_seconds": 0.0}, "engine_stalled"),
-        ({"volume_quiet": 8.0}, "volume_slow"),
+        ({"volume_quiet": QUIET}, "volume_slow"),
         ({"publish_seconds": 1.5, "answer_seconds": 0.5}, "volume_slow"),
         ({"dump_free": 4, "dump_total": 100}, "dumps_full"),
     ],
@@ -52,13 +52,13 @@ def test_what_is_wrong_with_a_worker_is_named_with_it(fields: dict[str, object],
 @pytest.mark.parametrize(
     "fields",
     [
-        {"engine_quiet": 7.9},
+        {"engine_quiet": QUIET - 0.1},
         {"engine_quiet": 15.0, "answer_seconds": 8.0},  # long prompts: answers take so long
         {"engine_quiet": 20.0, "answer_seconds": 0.0},  # the first answer is not there yet
         {"publish_seconds": 0.9, "answer_seconds": 0.1},
         {"publish_seconds": 2.0, "answer_seconds": 3.0},  # the engine is slower still
         {"publish_seconds": 2.0, "answer_seconds": 0.1, "shards": ()},  # it was so, and nothing is written now
-        {"volume_quiet": 7.9},
+        {"volume_quiet": QUIET - 0.1},
         {"dump_free": 5, "dump_total": 100},
         {"dump_free": 0, "dump_total": 0},
         {"state": "stopping"},
@@ -108,7 +108,7 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_everything_can_be_seen_within_fifteen_seconds() -> None:
-    """A sign of life and a look once a second are the delay."""
-    assert SILENCE + 1 <= 15
-    assert QUIET + HEARTBEAT + 1 <= 15
-    assert SILENCE > 2 * HEARTBEAT, "one sign may be lost"
+    """A sign of life and a look once a second are the delay; the rest is for a command to start on a busy machine."""
+    assert SILENCE + 1 <= 10
+    assert QUIET + HEARTBEAT + 1 <= 10
+    assert SILENCE > 3 * HEARTBEAT, "two signs may be late"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hsqueue.ledger.signs import Sign, read_signs
+from hsqueue.monitoring.limits import SILENCE
 from hsqueue.monitoring.workers import worker_states
 from tests.support.views import WORDS, sign
 
@@ -16,7 +17,7 @@ def test_what_a_worker_says_is_taken_over() -> None:
         assert getattr(state, name) == value, name
 
 
-@pytest.mark.parametrize(("age", "state"), [(9.9, "serving"), (10.0, "gone"), (3000.0, "gone")])
+@pytest.mark.parametrize(("age", "state"), [(SILENCE - 0.1, "serving"), (SILENCE, "gone"), (3000.0, "gone")])
 def test_silence_makes_it_gone(age: float, state: str) -> None:
     (found,) = worker_states({"a": sign(age)}, {})
     assert found.state == state
