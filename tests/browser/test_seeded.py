@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from hsqueue.contracts.message import TASK_NAME
 from hsqueue.contracts.sample import Ending, GivenUp
 from hsqueue.ledger.ledger import Ledger
+from hsqueue.queue.app import make_app
 from tests.browser.conftest import Site
 from tests.support.ledger import granted
 from tests.support.seeded import HOSTILE, run_info, seed_run, seed_worker
@@ -32,6 +34,46 @@ def test_every_page_of_flower_still_works(site: Site) -> None:
             page.get_by_role("link", name="Samples").click()
             expect(page).to_have_url(f"{site.url}/samples")
             expect(page.locator("#live")).to_contain_text("Live")
+
+
+def test_a_narrow_screen_has_a_menu(site: Site) -> None:
+    with site.page("workers", width=390) as page:
+        page.get_by_role("button", name="Toggle navigation").click()
+        page.get_by_role("link", name="Samples").click()
+        expect(page).to_have_url(f"{site.url}/samples")
+
+
+def test_the_theme_can_be_chosen(site: Site) -> None:
+    seed_run(site.redis, "r1", 100, failing=0.0)
+    with site.page("samples/run/r1") as page:
+        expect(page.locator("#legend li")).to_have_count(5)
+        light = pixel(page, 0)
+        page.locator("#theme-toggle").click()
+        page.locator("[data-bs-theme-value=dark]").click()
+        expect(page.locator("html")).to_have_attribute("data-bs-theme", "dark")
+        page.wait_for_function("document.querySelector('html').dataset.bsTheme === 'dark'")
+        assert legend(page, "e") != light
+        assert pixel(page, 0) == legend(page, "e"), "the grid is drawn anew"
+
+
+def test_hostile_tasks_are_text(site: Site) -> None:
+    """Whoever may write to Redis may say anything of any task."""
+    with make_app(site.redis.url).events.default_dispatcher(hostname=f"{HOSTILE}@x") as dispatcher:
+        task = {"uuid": f"r1.7.a0{HOSTILE}", "name": TASK_NAME, "kwargs": HOSTILE, "args": HOSTILE}
+        with site.page("tasks") as page:
+            # Events reach those who listen at the time.
+            row = page.locator("#tasks-table tbody tr")
+            for _ in range(100):
+                dispatcher.send("task-received", **task)
+                dispatcher.send("task-failed", uuid=task["uuid"], exception=HOSTILE, traceback=HOSTILE)
+                page.wait_for_timeout(300)
+                if "FAILURE" in row.first.inner_text():
+                    break
+            expect(row.first).to_contain_text("<img src=x onerror=alert(1)>")
+            expect(page.locator("main img")).to_have_count(0)
+            row.first.locator("a[href*='/task/']").click()
+            expect(page.locator("#task-page")).to_contain_text("<img src=x onerror=alert(1)>")
+            expect(page.locator("main img")).to_have_count(0)
 
 
 def test_hostile_text_is_text(site: Site) -> None:

@@ -79,6 +79,11 @@ def troubles_json(runs: Iterable[Snapshot]) -> list[Json]:
     return sorted(found.values(), key=lambda told: KINDS.index(told["kind"]))
 
 
+def damaged_json(run: str, error: str) -> Json:
+    """The trouble of a run whose ledger holds something else."""
+    return {"kind": "ledger_damaged", "worker": "", "text": _clip(error), "runs": [run]}
+
+
 def newest_json(failures: Iterable[tuple[str, Failure]], now: float, number: int) -> list[Json]:
     """The newest `number` of several runs' failures, each with its run. now: Unix time by Redis' clock."""
     newest = sorted(failures, key=lambda one: -one[1].time)[:number]

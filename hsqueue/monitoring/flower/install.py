@@ -30,7 +30,7 @@ Flower's tables set style attributes, so styles alone may be inline."""
 
 
 def install(redis_url: str) -> None:
-    """redis_url: of the ledger that the pages show. Raises ValueError where Flower is not the one we know."""
+    """redis_url: of the ledger that the pages show. Raises UsageError where Flower is not the one we know."""
     # The only page with figures that Flower itself leaves open; Prometheus can say a password.
     Metrics.get = authenticated(Metrics.get)
     urls.settings["template_loader"] = Loader(Path(urls.settings["template_path"]))

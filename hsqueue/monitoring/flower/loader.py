@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tornado.template import BaseLoader, Template
 
+from hsqueue.contracts.errors import UsageError
+
 OURS = Path(__file__).parent / "templates"
 TAB = """
         <li class="nav-item">
@@ -34,7 +36,7 @@ CHANGES: Mapping[str, tuple[str, str]] = {
 
 
 class Loader(BaseLoader):  # type: ignore[misc]
-    """flower: Flower's own directory of templates. Raises ValueError where they are others than those we know."""
+    """flower: Flower's own directory of templates. Raises UsageError where they are others than those we know."""
 
     def __init__(self, flower: Path) -> None:
         super().__init__()
@@ -54,5 +56,7 @@ class Loader(BaseLoader):  # type: ignore[misc]
 def _changed(path: Path, old: str, new: str) -> str:
     text = path.read_text()
     if text.count(old) != 1:
-        raise ValueError(f"this Flower's {path.name} is not the one that hsqueue extends; install flower>=2.2,<2.3")
+        raise UsageError(
+            f"this Flower's {path.name} is not the one that hsqueue extends", do="Install flower>=2.2,<2.3."
+        )
     return text.replace(old, new)

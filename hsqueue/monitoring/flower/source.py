@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
-from hsqueue.contracts.errors import RunNotFound
+import redis
+
+from hsqueue.contracts.errors import HsqueueError, RunNotFound
 from hsqueue.contracts.rid import RUN_ID
 from hsqueue.ledger.connect import connect, redis_errors
 from hsqueue.ledger.ledger import Ledger, LedgerInfo, worker_of
@@ -13,6 +15,7 @@ from hsqueue.monitoring.failures import Failure, newest_failures
 from hsqueue.monitoring.flower.figures import (
     STATES,
     Json,
+    damaged_json,
     given_up_json,
     newest_json,
     run_json,
@@ -21,7 +24,7 @@ from hsqueue.monitoring.flower.figures import (
     workers_json,
 )
 from hsqueue.monitoring.shards import shard_states
-from hsqueue.monitoring.snapshot import by_redis, every_worker, overview
+from hsqueue.monitoring.snapshot import Snapshot, by_redis, every_worker, overview
 
 SHARED_SECONDS = 0.5
 """An overview this fresh serves everybody who looks, so that many open pages ask Redis as often as one."""
@@ -53,12 +56,24 @@ class Source:
 
     def _overview(self) -> Json:
         runs = [run for run in overview(self.client, self.url) if RUN_ID.fullmatch(run.run)]
-        unfinished = [found for run in runs if run.pending and (found := by_redis(self._ledger(run.run))) is not None]
-        failures = [(run.run, failure) for run in runs if run.failed + run.skipped for failure in self._newest(run.run)]
+        unfinished: list[Snapshot] = []
+        failures: list[tuple[str, Failure]] = []
+        damaged: list[Json] = []
+        for run in runs:
+            try:
+                if run.failed + run.skipped:
+                    failures += [(run.run, failure) for failure in self._newest(run.run)]
+                if run.pending and (found := by_redis(self._ledger(run.run))) is not None:
+                    unfinished.append(found)
+            except HsqueueError as error:
+                if _is_away(error):
+                    raise
+                # One run's ledger hides no other's.
+                damaged.append(damaged_json(run.run, str(error)))
         return {
             "totals": totals(runs), "runs": [run_json(run) for run in runs],
             "workers": workers_json(every_worker(self.client, self.url), unfinished),
-            "troubles": troubles_json(unfinished), "failures": newest_json(failures, self._now(), NEWEST),
+            "troubles": damaged + troubles_json(unfinished), "failures": newest_json(failures, self._now(), NEWEST),
         }  # fmt: skip
 
     def run(self, run: str) -> Json:
@@ -116,3 +131,8 @@ class Source:
 
     def _unknown(self, run: str) -> RunNotFound:
         return RunNotFound(f"Redis knows no run {run}", do="Run hsqueue enqueue RUN; it rebuilds the ledger.")
+
+
+def _is_away(error: HsqueueError) -> bool:
+    """Whether Redis itself does not answer, whatever is asked."""
+    return isinstance(error.__cause__, redis.ConnectionError | redis.TimeoutError | OSError)

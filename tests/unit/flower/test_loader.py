@@ -8,6 +8,7 @@ from pathlib import Path
 import flower
 import pytest
 
+from hsqueue.contracts.errors import UsageError
 from hsqueue.monitoring.flower.loader import CHANGES, OURS, Loader
 
 FLOWERS = Path(flower.__file__).parent / "templates"
@@ -27,7 +28,7 @@ def test_another_flower_is_refused(name: str, tmp_path: Path) -> None:
     shutil.copytree(FLOWERS, tmp_path / "templates")
     changed = tmp_path / "templates" / name
     changed.write_text(changed.read_text().replace(CHANGES[name][0], "something else"))
-    with pytest.raises(ValueError, match=rf"{name} is not the one .* flower>=2\.2"):
+    with pytest.raises(UsageError, match=rf"{name} is not the one .* Install flower>=2\.2"):
         Loader(tmp_path / "templates")
 
 

@@ -121,6 +121,7 @@ export function endings(run) {
 // --- lists that both pages have --------------------------------------------------------------------------
 
 const TROUBLES = {
+  ledger_damaged: "Ledger damaged",
   worker_gone: "Worker gone", engine_down: "Engine down", engine_stalled: "Engine stalled",
   volume_unusable: "Volume unusable", volume_slow: "Volume slow", dumps_full: "Dump directory full",
   samples_failing: "Samples failing", run_stalled: "Run stalled", no_worker: "No worker",
@@ -233,9 +234,11 @@ export function follow(look) {
       main.dataset.ready = "";
       last = new Date();
       live.dataset.state = "live";
+      live.setAttribute("aria-live", "off");
       write(live, `Live, ${last.toLocaleTimeString("en-GB")}`);
     } catch (error) {
       live.dataset.state = "lost";
+      live.setAttribute("aria-live", "assertive");
       const age = last ? `These figures are of ${last.toLocaleTimeString("en-GB")}. ` : "";
       write(live, age + (SILENCES[error.name] ?? error.message));
     } finally {
