@@ -5,11 +5,12 @@ worker's death.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import requests
 from tests.chaos.operations.processes import main_of, tree_of
 from tests.support.cli import hsqueue, start
 from tests.support.engine import Engine, engine
+from tests.support.flower import flower
 from tests.support.page import read_page
 from tests.support.prometheus import Prometheus, prometheus
 from tests.support.prompts import token_prompts
@@ -45,6 +47,7 @@ class Room:
     workers: dict[str, subprocess.Popen[bytes]]
     prometheus: Prometheus
     metrics: str
+    flower: Callable[[str], str]
 
     @property
     def env(self) -> dict[str, str]:
@@ -95,7 +98,9 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
                 log=directory / f"{name}.worker.log", env=env,
             )  # fmt: skip
             stack.callback(end, workers[name])
-        yield Room(directory, redis, engines, workers, watcher, f"http://127.0.0.1:{port}/metrics")
+        pages = {"HSQ_REDIS_URL": redis.url, "HSQ_FLOWER_PASSWORD": "of-flower"}
+        page = stack.enter_context(flower(free_port(), directory / "flower.log", pages))
+        yield Room(directory, redis, engines, workers, watcher, f"http://127.0.0.1:{port}/metrics", page)
 
 
 def test_figures_at_the_end_of_a_run_are_the_same_everywhere(room: Room) -> None:
@@ -111,6 +116,12 @@ def test_figures_at_the_end_of_a_run_are_the_same_everywhere(room: Room) -> None
         assert page.figures[name] == told[name], name
     assert page.figures["recent"] == told["pace"]["recent"]
     assert page.figures["failed RequestAborted"] == told["failed"]
+
+    (shown,) = json.loads(room.flower("api/samples"))["runs"]
+    assert json.loads(room.flower(f"api/samples/{run}"))["run"] == shown
+    for name in ("run", "total", "done", "skipped", "failed", "pending", "tokens", "bytes", "shards", "shards_ended"):
+        assert shown[name] == told[name], name
+    assert (shown["recent"], shown["overall"]) == (told["pace"]["recent"], told["pace"]["overall"])
 
     ask = room.prometheus
     states = ("done", "skipped", "failed", "pending")

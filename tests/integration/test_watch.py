@@ -1,8 +1,11 @@
-"""Real workers and engines; what goes wrong with them is named by ``status`` within 15 s."""
+"""Real workers and engines; what goes wrong with them is named within 15 s by ``status``, Flower, the exporter and the
+report.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import select
@@ -16,6 +19,8 @@ from typing import Any
 
 import psutil
 import pytest
+import requests
+from prometheus_client.parser import text_string_to_metric_families
 
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import reconcile
@@ -27,10 +32,11 @@ from hsqueue.store.layout import RunLayout
 from tests.chaos.operations.freeze import Freeze
 from tests.chaos.operations.processes import main_of, tree_of
 from tests.chaos.operations.system import SlowFsync, shimmed
-from tests.support.cli import QUICK, command, hsqueue
+from tests.support.cli import QUICK, command, hsqueue, start
 from tests.support.engine import Engine, environment, start_engine
+from tests.support.flower import flower
 from tests.support.prompts import token_prompts
-from tests.support.redis import RedisServer, redis_server
+from tests.support.redis import RedisServer, free_port, redis_server
 
 SAMPLES = 20_000
 """More than these tests can be through with."""
@@ -81,6 +87,8 @@ class Site:
     redis: RedisServer
     run: str
     places: tuple[Place, ...]
+    flower: Callable[[str], str]
+    metrics: str
     last: Snapshot | None = None
 
     @property
@@ -101,6 +109,16 @@ class Site:
         assert found["total"] == found["done"] + found["skipped"] + found["failed"] + found["pending"] == SAMPLES
         return found
 
+    def report(self) -> str:
+        out = self.places[0].directory / "report.html"
+        made = hsqueue("report", self.root, "-o", out, env=self.env)
+        assert made.status == 0, made.text
+        return out.read_text()
+
+    def exported(self) -> list[dict[str, str]]:
+        families = text_string_to_metric_families(requests.get(self.metrics, timeout=30).text)
+        return [one.labels for family in families for one in family.samples if one.name == "hsqueue_trouble"]
+
     def troubles(self) -> set[tuple[str, str]]:
         return {(trouble.kind, trouble.worker) for trouble in self.look().troubles}
 
@@ -111,14 +129,18 @@ class Site:
         return not found.troubles and len(at_it) == 2
 
     def assert_named(self, kind: str, worker: str, words: str) -> None:
-        """Within BAR from now by ``status --json``, and by its text."""
+        """Within BAR from now, to whoever asks: ``status``, its JSON, Flower, the exporter and the report."""
         began = time.monotonic()
         await_true(lambda: (kind, worker) in self.troubles(), f"{kind} is not named: {self.last}")
+        assert time.monotonic() - began < BAR
+        for page in ("api/samples", f"api/samples/{self.run}"):
+            told = [t for t in json.loads(self.flower(page))["troubles"] if (t["kind"], t["worker"]) == (kind, worker)]
+            assert [words in trouble["text"] for trouble in told] == [True], page
+        assert {"run": self.run, "worker": worker, "kind": kind} in self.exported()
         found = self.status()["troubles"]
-        seconds = time.monotonic() - began
         assert (kind, worker) in [(trouble["kind"], trouble["worker"]) for trouble in found]
-        assert seconds < BAR
         assert words in hsqueue("status", self.root, env=self.env).out
+        assert words in self.report()
 
 
 def await_true(condition: Callable[[], bool], what: str) -> None:
@@ -132,7 +154,10 @@ def await_true(condition: Callable[[], bool], what: str) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("watch")
     root, places = directory / "run", list[Place]()
+    port = free_port()
     with redis_server(tmp_path_factory.mktemp("redis")) as redis:
+        env = {"HSQ_REDIS_URL": redis.url, "HSQ_FLOWER_PASSWORD": "of-flower"}
+        exporter = start("exporter", "--port", str(port), log=directory / "exporter.log", env=env)
         try:
             for name in ("gpu0", "gpu1"):
                 places.append(Place(name, start_engine(directory, misbehave=SLOW, name=name), directory, redis))
@@ -143,8 +168,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             assert planned.status == 0, planned.text
             info = load_run(root)
             enqueue(make_app(redis.url), reconcile(redis.client(), redis.url, RunLayout(root), info).ledger, info)
-            yield Site(root, redis, info.run, tuple(places))
+            with flower(free_port(), directory / "flower.log", env) as page:
+                yield Site(root, redis, info.run, tuple(places), page, f"http://127.0.0.1:{port}/metrics")
         finally:
+            exporter.kill()
+            exporter.wait()
             for place in places:
                 place.kill()
                 place.engine.kill()
