@@ -63,7 +63,7 @@ def test_a_whole_run_every_command_and_flower_need_no_more_than_the_user_may(
     ):  # fmt: skip
         result = hsqueue(*command, env=env)
         assert result.status == status, (command, result.text)
-    assert "bad   redis" not in hsqueue("doctor", "--run", root, env=env).text
+    assert "BAD   redis" not in hsqueue("doctor", "--run", root, env=env).text
     assert refused(redis) == []
 
 
