@@ -1,5 +1,5 @@
-"""A real Prometheus over the exporter of real runs: its figures are those of the other surfaces, and it tells of a
-worker's death.
+"""A real Prometheus over the exporter of real runs: its figures are those of status, Flower and the report, and it
+tells of a worker's death.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMES = ("gpu0", "gpu1")
 
 @dataclass(slots=True)
 class Room:
-    """Two engines with a worker each, an exporter and a Prometheus."""
+    """Two engines with a worker each, an exporter and a Prometheus. page: fetches one of Flower's."""
 
     directory: Path
     redis: RedisServer
@@ -47,7 +47,7 @@ class Room:
     workers: dict[str, subprocess.Popen[bytes]]
     prometheus: Prometheus
     metrics: str
-    flower: Callable[[str], str]
+    page: Callable[[str], str]
 
     @property
     def env(self) -> dict[str, str]:
@@ -65,6 +65,12 @@ class Room:
 
     def status(self, root: Path) -> dict[str, Any]:
         return hsqueue("status", root, "--json", env=self.env).json()
+
+    def flower(self, run: str) -> dict[str, Any]:
+        """The run in Flower's Samples tab."""
+        runs = json.loads(self.page("api/samples"))["runs"]
+        found: dict[str, Any] = next(one for one in runs if one["run"] == run)
+        return found
 
     def report(self, root: Path) -> Any:
         out = self.directory / "report.html"
@@ -98,8 +104,8 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
                 log=directory / f"{name}.worker.log", env=env,
             )  # fmt: skip
             stack.callback(end, workers[name])
-        pages = {"HSQ_REDIS_URL": redis.url, "HSQ_FLOWER_PASSWORD": "of-flower"}
-        page = stack.enter_context(flower(free_port(), directory / "flower.log", pages))
+        login = {"HSQ_REDIS_URL": redis.url, "HSQ_FLOWER_PASSWORD": "of-flower"}
+        page = stack.enter_context(flower(free_port(), directory / "flower.log", login))
         yield Room(directory, redis, engines, workers, watcher, f"http://127.0.0.1:{port}/metrics", page)
 
 
@@ -117,9 +123,9 @@ def test_figures_at_the_end_of_a_run_are_the_same_everywhere(room: Room) -> None
     assert page.figures["recent"] == told["pace"]["recent"]
     assert page.figures["failed RequestAborted"] == told["failed"]
 
-    (shown,) = json.loads(room.flower("api/samples"))["runs"]
-    assert json.loads(room.flower(f"api/samples/{run}"))["run"] == shown
-    for name in ("run", "total", "done", "skipped", "failed", "pending", "tokens", "bytes", "shards", "shards_ended"):
+    shown = room.flower(run)
+    assert json.loads(room.page(f"api/samples/{run}"))["run"] == shown
+    for name in ("total", "done", "skipped", "failed", "pending", "tokens", "bytes", "shards", "shards_ended"):
         assert shown[name] == told[name], name
     assert (shown["recent"], shown["overall"]) == (told["pace"]["recent"], told["pace"]["overall"])
 
@@ -157,6 +163,7 @@ def test_a_killed_worker_is_told_of_by_an_alert_and_by_the_report(room: Room) ->
     gone = {"alertname": "HsqueueWorkerGone", "run": run, "worker": victim}
     ask.until(lambda: any(gone.items() <= alert.items() for alert in ask.firing()), "no alert fires")
     assert time.monotonic() - began < BAR
+    assert f"worker {victim} is gone" in json.loads(room.page("api/samples"))["troubles"][0]["text"]
     assert f"worker {victim} is gone" in room.report(root).text
     assert time.monotonic() - began < BAR + 5, "the report itself takes its time on a busy machine"
     assert ask.ask(f'hsqueue_worker_state{{worker="{victim}"}} == 1') == {("gone", victim): 1.0}
