@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import redis
 
-from hsqueue.contracts.errors import LeaseLost, LedgerDamaged
+from hsqueue.contracts.errors import LeaseLost, LedgerDamaged, RedisUnreachable
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.contracts.work import Work
@@ -187,11 +187,19 @@ class Ledger:
         try:
             with redis_errors(self.url):
                 yield
+        except RedisUnreachable as error:
+            # A key of another kind is damage of this run alone: Redis answers, and other runs are well.
+            if not isinstance(error.__cause__, redis.ResponseError) or "WRONGTYPE" not in str(error.__cause__):
+                raise
+            raise self._damaged(error.__cause__) from None
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise LedgerDamaged(
-                f"Redis holds something else than the ledger of run {self.run} ({str(error)[:80]})",
-                do="Run hsqueue ledger rebuild RUN; the volume has everything that matters.",
-            ) from None
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> LedgerDamaged:
+        return LedgerDamaged(
+            f"Redis holds something else than the ledger of run {self.run} ({str(error)[:80]})",
+            do="Run hsqueue ledger rebuild RUN; the volume has everything that matters.",
+        )
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -203,7 +211,7 @@ class Ledger:
 
     def is_forgotten(self) -> bool:
         """Whether this Redis knows nothing of the run, not even that it was dropped."""
-        with redis_errors(self.url):
+        with self.reading():
             return self.client.hget(RUNS, self.run) is None
 
     def counts(self, total: int) -> Counts:
@@ -219,7 +227,7 @@ class Ledger:
         return self._bitmap(self.keys.done, range(samples))
 
     def is_done(self, index: int) -> bool:
-        with redis_errors(self.url):
+        with self.reading():
             return bool(self.client.getbit(self.keys.done, index))
 
     def ended_shards(self, shards: int) -> set[int]:
@@ -246,7 +254,7 @@ class Ledger:
         return self._bytes(key, indices.start // 8, (indices.stop - 1) // 8)
 
     def _bytes(self, key: str, first: int, last: int) -> bytes:
-        with redis_errors(self.url):
+        with self.reading():
             # A bitmap is no text, so it is read past the client's decoding.
             execute = cast(Callable[..., bytes], self.client.execute_command)
             found = execute("GETRANGE", key, first, last, NEVER_DECODE=True)
@@ -296,7 +304,7 @@ class Ledger:
         """What former leases of the shard did, as far as this Redis remembers. An account decides nothing, so one
         that cannot be read counts as none.
         """
-        with redis_errors(self.url):
+        with self.reading():
             text = cast(str | None, self.client.hget(self.keys.work, str(shard)))
         try:
             return Work.from_table(json.loads(text)) if text else Work()
@@ -305,7 +313,7 @@ class Ledger:
 
     def newest_fence(self) -> int:
         """The fencing token granted last, or what the epoch's first will exceed. 0 where the run is unknown."""
-        with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
+        with self.reading(), self.client.pipeline(transaction=True) as pipe:
             pipe.hget(self.keys.info, "epoch")
             pipe.get(self.keys.fence)
             epoch, counter = pipe.execute()
@@ -368,14 +376,14 @@ class Ledger:
 
     def suspect(self, indices: Iterable[int]) -> None:
         """Notes samples that were in flight when their engine went down."""
-        with redis_errors(self.url), self.client.pipeline() as pipe:
+        with self.reading(), self.client.pipeline() as pipe:
             for index in indices:
                 pipe.hincrby(self.keys.suspects, str(index), 1)
             pipe.execute()
 
     def keep_work(self, shard: int, work: Work) -> None:
         """For the shard's next lease, should this one not be the last."""
-        with redis_errors(self.url):
+        with self.reading():
             self.client.hset(self.keys.work, str(shard), json.dumps(work.to_table()))
 
     def finish(self, lease: Lease) -> bool:
@@ -398,7 +406,7 @@ class Ledger:
 
     def reopen(self, shard: int) -> None:
         """Lets an ended shard be leased again, because its manifest went."""
-        with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
+        with self.reading(), self.client.pipeline(transaction=True) as pipe:
             pipe.setbit(self.keys.ended, shard, 0)
             pipe.zrem(self.keys.queued, str(shard))
             pipe.execute()
@@ -429,7 +437,7 @@ class Ledger:
         """Takes a claim back, where the message could not be sent."""
         names = [str(shard) for shard in shards]
         if names:
-            with redis_errors(self.url):
+            with self.reading():
                 self.client.zrem(self.keys.queued, *names)
 
     # --- a whole run -------------------------------------------------------------------------------------
@@ -458,7 +466,7 @@ class Ledger:
         shard_bits = bytearray((info.shards + 7) // 8)
         for shard in ended:
             shard_bits[shard // 8] |= 0x80 >> shard % 8
-        with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
+        with self.reading(), self.client.pipeline(transaction=True) as pipe:
             pipe.delete(*k.all)
             pipe.set(k.done, bytes(bits))
             pipe.set(k.ended, bytes(shard_bits))
@@ -475,14 +483,14 @@ class Ledger:
 
     def move(self, directory: str) -> None:
         """The run lies elsewhere now."""
-        with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
+        with self.reading(), self.client.pipeline(transaction=True) as pipe:
             pipe.hset(self.keys.info, "dir", directory)
             pipe.hset(RUNS, self.run, directory)
             pipe.execute()
 
     def drop(self) -> None:
         """Removes the run from this Redis; the volume keeps everything that matters."""
-        with redis_errors(self.url), self.client.pipeline(transaction=True) as pipe:
+        with self.reading(), self.client.pipeline(transaction=True) as pipe:
             pipe.delete(*self.keys.all)
             # Remembered with no directory, so that no reaper takes it for lost.
             pipe.hset(RUNS, self.run, "")

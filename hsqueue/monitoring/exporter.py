@@ -9,7 +9,7 @@ import redis
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hsqueue.contracts.errors import HsqueueError, RedisUnreachable
+from hsqueue.contracts.errors import LedgerDamaged, RedisUnreachable
 from hsqueue.contracts.meters import BOUNDS, DUMP, ENGINE, LEDGER, VOLUME
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.monitoring.meters import Meters, worker_meters_of_all
@@ -84,9 +84,7 @@ class Exporter(Collector):
     def _troubles(self, run: RunSummary) -> tuple[Trouble, ...]:
         try:
             found = by_redis(Ledger(self.client, self.url, run.run))
-        except RedisUnreachable:
-            raise
-        except HsqueueError as error:
+        except LedgerDamaged as error:
             log.warning("run %s: %s", run.run, error, extra={"run": run.run})
             return ()
         return found.troubles if found is not None else ()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-import redis
-
-from hsqueue.contracts.errors import HsqueueError, RunNotFound
+from hsqueue.contracts.errors import LedgerDamaged, RunNotFound
 from hsqueue.contracts.rid import RUN_ID
 from hsqueue.ledger.connect import connect, redis_errors
 from hsqueue.ledger.ledger import Ledger, LedgerInfo, worker_of
@@ -65,9 +63,7 @@ class Source:
                     failures += [(run.run, failure) for failure in self._newest(run.run)]
                 if run.pending and (found := by_redis(self._ledger(run.run))) is not None:
                     unfinished.append(found)
-            except HsqueueError as error:
-                if _is_away(error):
-                    raise
+            except LedgerDamaged as error:
                 # One run's ledger hides no other's.
                 damaged.append(damaged_json(run.run, str(error)))
         return {
@@ -131,8 +127,3 @@ class Source:
 
     def _unknown(self, run: str) -> RunNotFound:
         return RunNotFound(f"Redis knows no run {run}", do="Run hsqueue enqueue RUN; it rebuilds the ledger.")
-
-
-def _is_away(error: HsqueueError) -> bool:
-    """Whether Redis itself does not answer, whatever is asked."""
-    return isinstance(error.__cause__, redis.ConnectionError | redis.TimeoutError | OSError)
