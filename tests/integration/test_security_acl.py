@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 import redis as redis_py
+from prometheus_client import CollectorRegistry, generate_latest
 from redis.exceptions import NoPermissionError, ResponseError
 
+from hsqueue.ledger.connect import connect
+from hsqueue.monitoring.exporter import Exporter
 from hsqueue.queue.app import make_app
 from tests.support.cli import hsqueue
 from tests.support.flower import flower
@@ -40,6 +43,13 @@ def refused(redis: RedisServer) -> list[str]:
     return [str(entry) for entry in found]
 
 
+def metrics(url: str) -> str:
+    """As a scrape of the exporter has them."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Exporter(connect(url), url))
+    return generate_latest(registry).decode()
+
+
 def test_a_whole_run_every_command_and_flower_need_no_more_than_the_user_may(
     redis: RedisServer, url: str, tmp_path: Path
 ) -> None:
@@ -59,10 +69,11 @@ def test_a_whole_run_every_command_and_flower_need_no_more_than_the_user_may(
     for command, status in (
         (("status", root, "--json"), 0), (("ledger", "show", root), 0), (("ledger", "get", root, "p3"), 0),
         (("verify", root, "--repair"), 3), (("enqueue", root), 0), (("ledger", "rebuild", root), 0),
-        (("retry", root), 0), (("clean", root), 0),
+        (("retry", root), 0), (("report", root, "-o", tmp_path / "report.html"), 0), (("clean", root), 0),
     ):  # fmt: skip
         result = hsqueue(*command, env=env)
         assert result.status == status, (command, result.text)
+    assert "hsqueue_redis_up 1.0" in metrics(url)
     assert "BAD   redis" not in hsqueue("doctor", "--run", root, env=env).text
     assert refused(redis) == []
 
