@@ -42,7 +42,7 @@ types: $(VENV)/.ready ## Strict types
 	$(BIN)/mypy
 
 unit: $(VENV)/.ready ## Fast tests without servers
-	$(BIN)/pytest tests/unit -q
+	$(BIN)/pytest tests/unit -q -n auto
 
 integration: $(VENV)/.ready ## Tests with a real Redis, real workers and the embedded engine
 	$(BIN)/pytest tests/integration -q
