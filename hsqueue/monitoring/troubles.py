@@ -72,7 +72,7 @@ def _of_worker(w: WorkerState) -> Iterator[Trouble]:
     elif w.shards and volume_is_slow(w.publish_seconds, w.answer_seconds):
         yield Trouble(
             "volume_slow", w.name,
-            f"the volume is slow: writing a sample takes {w.publish_seconds:.1f} s, the engine's answer "
+            f"the volume is slow: a sample takes {w.publish_seconds:.1f} s to get there, the engine's answer "
             f"{w.answer_seconds:.1f} s (worker {w.name})",
         )  # fmt: skip
     if w.dump_total and w.dump_free < DUMPS_FREE * w.dump_total:

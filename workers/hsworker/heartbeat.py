@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hsqueue.contracts.errors import HsqueueError
-from hsqueue.ledger.connect import redis_errors
+from hsqueue.ledger.connect import connect, redis_errors
 from hsqueue.ledger.signs import give_sign, take_sign_back
 from hsqueue.monitoring.limits import HEARTBEAT
 from hsworker.budget import Slot
@@ -25,6 +25,7 @@ from hsworker.station import Station
 log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 300.0
+LEAVE_SECONDS = 2.0
 
 
 class Rate:
@@ -97,9 +98,11 @@ class Heartbeat(threading.Thread):
         """The worker ends in an orderly way, so nobody has to miss it."""
         self._left.set()
         self.tell()
-        self.join()
-        with contextlib.suppress(HsqueueError), redis_errors(self.station.redis_url):
-            take_sign_back(self.station.client, self.station.pin.worker)
+        # A Redis that is away keeps no worker from ending.
+        self.join(LEAVE_SECONDS)
+        url = self.station.redis_url
+        with contextlib.suppress(HsqueueError), redis_errors(url), connect(url, retries=0) as client:
+            take_sign_back(client, self.station.pin.worker)
 
     def _beat(self) -> None:
         with redis_errors(self.station.redis_url):

@@ -59,6 +59,12 @@ def test_a_steady_run_has_its_rate_from_the_beginning_and_ever_after(seconds: in
     assert pace.idle == 0.0
 
 
+def test_a_young_run_counts_from_its_beginning_within_a_bucket() -> None:
+    marks = Marks(START + 9)
+    marks.commit(START + 12, 300)
+    assert pace_of(marks.fields, START + 12, 300.0, pending=True).recent == pytest.approx(100)
+
+
 def test_a_run_that_slows_down_shows_it_in_the_recent_rate() -> None:
     marks = steady(1000)
     for second in range(1001, 1301):
