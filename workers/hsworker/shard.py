@@ -214,7 +214,6 @@ class ShardRun:
                 self._commit_when_due(progress)
                 if time.monotonic() - self._last_meter >= METER_SECONDS:
                     self._meter()
-                self._complain_of_the_volume()
             self.share.declare(wants=False, fence=self.keeper.lease.fence)
 
     def _take(self, send: Send, samples: dict[int, Sample]) -> bool:
@@ -279,6 +278,7 @@ class ShardRun:
     def _meter(self) -> None:
         """Passes on what the lease's counters grew by. They are figures for people: Redis may lose them."""
         self._last_meter = time.monotonic()
+        self._complain_of_the_volume()
         increments = self.way.times.untold()
         if not increments:
             return

@@ -82,7 +82,9 @@ class Station:
     @cached_property
     def gauge(self) -> Gauge:
         """This process's own; the main process has none, since it works no shard."""
-        return self.gauges.claim()
+        claimed = self.gauges.claim()
+        claimed.start()
+        return claimed
 
     def work(self, message: ShardMessage, report: Callable[[int, int, int], None]) -> str:
         """Handles one message, from its turn to its shard's end. Returns what happened, for people.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,11 +33,13 @@ class Times:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # Appended to without the lock, which many threads would wait for; added up by whoever reads.
+        self._fresh: deque[tuple[str, float]] = deque()
         self._counters: Counter[str] = Counter()
         self._told: Counter[str] = Counter()
 
     def __getitem__(self, stage: str) -> Spent:
-        with self._lock:
+        with self._added_up():
             samples = sum(self._counters[name] for name in BUCKETS[stage])
             return Spent(samples, self._counters[spent_name(stage)] / 1e6)
 
@@ -49,9 +51,16 @@ class Times:
         self.add(stage, time.monotonic() - began)
 
     def add(self, stage: str, seconds: float) -> None:
+        self._fresh.append((stage, seconds))
+
+    @contextmanager
+    def _added_up(self) -> Iterator[None]:
         with self._lock:
-            self._counters[spent_name(stage)] += round(seconds * 1e6)
-            self._counters[bucket_name(stage, seconds)] += 1
+            while self._fresh:
+                stage, seconds = self._fresh.popleft()
+                self._counters[spent_name(stage)] += round(seconds * 1e6)
+                self._counters[bucket_name(stage, seconds)] += 1
+            yield
 
     def count(self, **numbers: int) -> None:
         with self._lock:
@@ -59,12 +68,12 @@ class Times:
                 self._counters[name] += number
 
     def counters(self) -> dict[str, int]:
-        with self._lock:
+        with self._added_up():
             return dict(self._counters)
 
     def untold(self) -> dict[str, int]:
         """What has come since the last ``tell``."""
-        with self._lock:
+        with self._added_up():
             return dict(self._counters - self._told)
 
     def tell(self, increments: Mapping[str, int]) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ def gauges(tmp_path: Path) -> Gauges:
     return Gauges(tmp_path / "gauges")
 
 
-def only(gauges: Gauges) -> Reading:
+def only(gauges: Gauges, gauge: Gauge) -> Reading:
+    gauge.write()
     (reading,) = gauges.readings()
     return reading
 
@@ -38,15 +40,15 @@ def test_waiting_for_an_answer_begins_with_the_first_request(gauges: Gauges, clo
     gauge.asked()
     clock[0] = 105.0
     gauge.asked()
-    assert only(gauges) == Reading(os.getpid(), requests=2, heard=100.0), "a second request is no answer"
+    assert only(gauges, gauge) == Reading(os.getpid(), requests=2, heard=100.0), "a second request is no answer"
     gauge.answered(None)
-    assert only(gauges).heard == 100.0, "an error is no answer"
+    assert only(gauges, gauge).heard == 100.0, "an error is no answer"
     clock[0] = 107.0
     gauge.answered(2.0)
-    assert only(gauges) == Reading(os.getpid(), heard=107.0, answer_seconds=2.0 / RECENT)
+    assert only(gauges, gauge) == Reading(os.getpid(), heard=107.0, answer_seconds=2.0 / RECENT)
     clock[0] = 200.0
     gauge.asked()
-    assert only(gauges).heard == 200.0, "in between there was nothing to wait for"
+    assert only(gauges, gauge).heard == 200.0, "in between there was nothing to wait for"
 
 
 def test_a_publication_is_under_way_until_it_ends_well_or_not(gauges: Gauges, clock: list[float]) -> None:
@@ -54,11 +56,11 @@ def test_a_publication_is_under_way_until_it_ends_well_or_not(gauges: Gauges, cl
     clock[0] = 10.0
     with gauge.publication(7):
         clock[0] = 14.0
-        assert (only(gauges).publishing, only(gauges).published) == (1, 10.0)
+        assert (only(gauges, gauge).publishing, only(gauges, gauge).published) == (1, 10.0)
     with pytest.raises(OSError, match="full"), gauge.publication(9):
         raise OSError("full")
-    assert (only(gauges).publishing, only(gauges).published) == (0, 14.0)
-    assert only(gauges).publish_seconds == pytest.approx(4.0 / RECENT * (1 - 1 / RECENT))
+    assert (only(gauges, gauge).publishing, only(gauges, gauge).published) == (0, 14.0)
+    assert only(gauges, gauge).publish_seconds == pytest.approx(4.0 / RECENT * (1 - 1 / RECENT))
     assert gauges.totals() == Totals(samples=1, tokens=7)
 
 
@@ -67,7 +69,7 @@ def test_one_slow_sample_is_no_rule_and_eight_are(gauges: Gauges) -> None:
     for _ in range(RECENT):
         gauge.asked()
         gauge.answered(2.0)
-        means.append(only(gauges).answer_seconds)
+        means.append(only(gauges, gauge).answer_seconds)
     assert means[0] < 1.0 < means[-1]
 
 
@@ -86,7 +88,7 @@ def test_threads_lose_none(gauges: Gauges) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (only(gauges).requests, only(gauges).publishing) == (0, 0)
+    assert (only(gauges, gauge).requests, only(gauges, gauge).publishing) == (0, 0)
     assert gauges.totals() == Totals(4000, 12000)
 
 
@@ -98,6 +100,7 @@ gauge = Gauges(Path(sys.argv[1])).claim()
 gauge.asked()
 with gauge.publication(5):
     pass
+gauge.write()
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -122,8 +125,10 @@ def test_the_dead_are_not_read_but_what_they_published_counts(tmp_path: Path) ->
         process.communicate()
     assert gauges.readings() == []
     assert gauges.totals() == Totals(2, 10)
-    with gauges.claim().publication(1):
+    gauge = gauges.claim()
+    with gauge.publication(1):
         pass
+    gauge.write()
     assert gauges.totals() == Totals(3, 11), "whoever takes a place goes on counting there"
 
 
@@ -134,9 +139,11 @@ def test_more_processes_than_places_are_refused(gauges: Gauges) -> None:
         gauges.claim()
 
 
-def test_without_a_file_it_counts_for_itself() -> None:
-    gauge = Gauge()
+def test_a_thread_writes_what_the_others_tell(gauges: Gauges) -> None:
+    gauge = gauges.claim()
+    gauge.start()
     gauge.asked()
-    gauge.answered(1.0)
-    with gauge.publication(1):
-        pass
+    deadline = time.monotonic() + 30
+    while gauges.readings()[0].requests != 1:
+        assert time.monotonic() < deadline, "nobody writes"
+        time.sleep(0.01)
