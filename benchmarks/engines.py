@@ -1,12 +1,11 @@
 """Many workers on one Redis: how near to linear, and what Redis has to do for it.
 
-    python benchmarks/engines.py DIRECTORY [--engines 1 4 16 64] [--seconds 90] [--json FILE]
+    python benchmarks/engines.py DIRECTORY [--engines 1 4 16 64] [--tokens 2048] [--seconds 90] [--json FILE]
 
-For each number of engines: simulated engines with the service times of a 70B-class server (assumed: prompts of 2,048
-tokens at 5,000 tokens a second, so 0.41 s a sample), one `hsqueue worker` for each, one Redis, one run of 10^6 samples,
-all of which is enqueued. After every engine has had work for `--seconds` of warm-up, a window of `--seconds` is
-measured. Its ideal is the engines' own schedule: served without a pause, 1.0. Shards of 128 samples end in it, about
-one a minute and engine.
+For each number of engines: simulated engines with the service times of a 70B-class server (assumed: 5,000 tokens a
+second, so 0.41 s for a prompt of 2,048), one `hsqueue worker` for each, one Redis, one run of 10^6 samples, all of
+which is enqueued. After every engine has had work for half of `--seconds`, a window of `--seconds` is measured. Its
+ideal is the engines' own schedule: served without a pause, 1.0. A shard takes an engine about a minute.
 
 Real: Redis, Celery, queue, leases, reaper, heartbeats, HTTP, dumps, matching, publishing, commits, manifests; every
 process of every worker. Simulated: the engines, which compute nothing; the states, 32 bytes a token instead of 32 KiB,
@@ -42,12 +41,12 @@ from hsqueue.queue.producer import enqueue
 from hsqueue.store.layout import RunLayout
 
 SAMPLES = 1_000_000
-TOKENS = 2048
 RATE = 5000.0
 HIDDEN = 4
-SHARD = 128
+SHARD_TOKENS = 262_144
 SETTINGS = {"HSQ_MAX_IN_FLIGHT": "8"}
-START_SECONDS = 600
+START_SECONDS = 400
+START_PAUSE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,55 +67,56 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--engines", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--tokens", type=int, default=2048, help="of a prompt")
     parser.add_argument("--seconds", type=float, default=90)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     figures = []
     for count in options.engines:
         with tempfile.TemporaryDirectory(dir=options.directory) as directory:
-            figures.append(measure(Path(directory), count, options.seconds))
+            figures.append(measure(Path(directory), count, options.tokens, options.seconds))
         print(figures[-1], flush=True)
         if options.json:
             write_result(options.json, figures, options.directory)
 
 
-def measure(directory: Path, count: int, seconds: float) -> dict[str, Any]:
+def measure(directory: Path, count: int, tokens: int, seconds: float) -> dict[str, Any]:
     server = EmbeddedRedis(directory / "redis")
     try:
         with engines(directory / "engines", count, RATE, HIDDEN) as (simulator, urls):
             target = read_card(directory / "engines" / "0").target
-            planned = count * (3 + round((START_SECONDS + 2 * seconds) * RATE / TOKENS / SHARD))
-            info = make_run(directory / "run", target, SAMPLES, SHARD, TOKENS, planned)
+            planned = count * (2 + round((START_SECONDS + 2 * seconds) * RATE / SHARD_TOKENS))
+            info = make_run(directory / "run", target, SAMPLES, SHARD_TOKENS // tokens, tokens, planned)
             client = connect(server.url)
             ledger = reconcile(client, server.url, RunLayout(directory / "run"), info).ledger
             began = time.monotonic()
             sent = enqueue(make_app(server.url), ledger, info)
             queued = time.monotonic() - began
             sweeper = Sweeper(directory / "run", info, deep=0)
-            with workers(urls, directory / "engines", server.url, directory / "logs", SETTINGS) as started:
+            with workers(urls, directory / "engines", server.url, directory / "logs", SETTINGS, START_PAUSE) as started:
                 sweeper.start()
-                await_all(urls, directory)
-                time.sleep(seconds)
+                await_all(urls, directory, tokens)
+                time.sleep(seconds / 2)
                 others = (simulator, server.process.pid)
                 first = look(urls, ledger, client, others)
                 time.sleep(seconds)
                 last = look(urls, ledger, client, others)
+                clients = int(client.info("clients")["connected_clients"])
                 memory = sum(memory_bytes(process.pid) for process in started[:4]) / len(started[:4])
             sweeper.stop()
-            found = figures(first, last, count)
             return {
-                **found, "memory_mib_a_worker": round(memory / 2**20, 1), "messages": sent,
-                "messages_per_s": round(sent / queued),
+                **figures(first, last, count), "tokens": tokens, "memory_mib_a_worker": round(memory / 2**20, 1),
+                "redis_connections": clients, "messages": sent, "messages_per_s": round(sent / queued),
                 "redis_memory_mib": round(int(client.info("memory")["used_memory"]) / 2**20, 1),
             }  # fmt: skip
     finally:
         server.stop()
 
 
-def await_all(urls: Sequence[str], directory: Path) -> None:
+def await_all(urls: Sequence[str], directory: Path, tokens: int) -> None:
     """Until each engine has been given a sample."""
     deadline = time.monotonic() + START_SECONDS
-    while min(busy(url)["tokens"] for url in urls) < TOKENS:
+    while min(busy(url)["tokens"] for url in urls) < tokens:
         if time.monotonic() > deadline:
             logs = sorted((directory / "logs").glob("*.log"))
             raise SystemExit("not all workers started:\n" + logs[-1].read_text()[-2000:])

@@ -52,9 +52,11 @@ def engines(root: Path, count: int, rate: float, hidden: int) -> Iterator[tuple[
 
 @contextmanager
 def workers(
-    urls: Sequence[str], dumps: Path, redis_url: str, logs: Path, settings: Mapping[str, str]
+    urls: Sequence[str], dumps: Path, redis_url: str, logs: Path, settings: Mapping[str, str], pause: float = 0.0
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """`hsqueue worker` for each engine. settings: ``HSQ_*`` variables for all of them."""
+    """`hsqueue worker` for each engine. settings: ``HSQ_*`` variables for all of them. pause: seconds between two
+    starts, each of which takes a few of a processor.
+    """
     environment = {**os.environ, "HSQ_REDIS_URL": redis_url, **settings}
     logs.mkdir(parents=True, exist_ok=True)
     started = []
@@ -70,6 +72,7 @@ def workers(
                         env=environment, stdout=log, stderr=log, preexec_fn=die_with_parent,
                     )
                 )  # fmt: skip
+            time.sleep(pause)
         yield started
     finally:
         end(started)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -126,15 +126,43 @@ def _require_ids(job: Publication, tensors: tuple[TensorSpec, ...], target: int,
 def _copy_payload(source: int, dump: TensorFile, target: int, loss_mask: bytes) -> str:
     digest = xxhash.xxh3_128()
     write_back = WriteBack(target)
-    with mmap.mmap(source, dump.file_bytes, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-        for begin in range(dump.size, dump.file_bytes, CHUNK_BYTES):
-            with view[begin : min(begin + CHUNK_BYTES, dump.file_bytes)] as chunk:
+    # Read, not mapped: a mapping costs page faults, and kills the process where the dump is cut meanwhile.
+    with _buffer() as buffer, memoryview(buffer) as view:
+        for begin in range(dump.size, dump.file_bytes, len(buffer)):
+            with view[: min(len(buffer), dump.file_bytes - begin)] as chunk:
+                _read_all(source, chunk, begin)
                 digest.update(chunk)
                 _write_all(target, chunk)
                 write_back.wrote(len(chunk))
     digest.update(loss_mask)
     _write_all(target, memoryview(loss_mask))
     return digest.hexdigest()
+
+
+_spare: list[bytearray] = []
+"""Buffers that no thread uses; as many as there were publishers at once."""
+
+
+@contextmanager
+def _buffer() -> Iterator[bytearray]:
+    """One of CHUNK_BYTES for this thread alone."""
+    try:
+        buffer = _spare.pop()
+    except IndexError:
+        buffer = bytearray(CHUNK_BYTES)
+    yield buffer
+    _spare.append(buffer)
+
+
+def _read_all(source: int, chunk: memoryview, offset: int) -> None:
+    """Fills `chunk` from `offset` on. Raises DumpMismatch where the file ends before."""
+    position = 0
+    while position < len(chunk):
+        with chunk[position:] as rest:
+            count = os.preadv(source, [rest], offset + position)
+        if not count:
+            raise DumpMismatch("the dump was cut while it was copied")
+        position += count
 
 
 def _write_all(target: int, data: memoryview) -> None:

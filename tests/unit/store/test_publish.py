@@ -4,6 +4,7 @@ import array
 import errno
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,11 @@ def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.dtype == other.dtype and torch.equal(one.view(torch.uint8), other.view(torch.uint8))
 
 
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hsqueue.store.publish.CHUNK_BYTES", 7)
+    monkeypatch.setattr("hsqueue.store.publish._spare", [])
+
+
 def test_safetensors_reads_the_dumps_tensors_and_the_loss_mask(volume: Volume) -> None:
     job = volume.publication(1)
     dump = load_file(job.source)
@@ -60,6 +66,33 @@ def test_a_dump_that_became_another_after_it_was_matched_is_not_published(volume
     assert list(job.final.parent.iterdir()) == []
 
 
+def test_a_dump_that_is_cut_while_it_is_copied_is_not_published(volume: Volume) -> None:
+    job = volume.publication(1)
+    os.truncate(job.source, job.dump.file_bytes - 1)
+    with pytest.raises(DumpMismatch, match="cut"):
+        publish(job, granted)
+    assert list(job.final.parent.iterdir()) == []
+
+
+def test_a_dump_is_copied_whole_by_reads_that_give_little(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = os.preadv
+    monkeypatch.setattr("os.preadv", lambda file, buffers, offset: read(file, [buffers[0][:5]], offset))
+    job = volume.publication(1)
+    publish(job, granted)
+    header = read_sample_header(job.final)
+    assert xxhash.xxh3_128_hexdigest(job.final.read_bytes()[header.file.size :]) == header.checksum
+    assert load_file(job.final).keys() > load_file(job.source).keys()
+
+
+def test_publishers_at_once_share_no_buffer(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_chunks(monkeypatch)
+    jobs = [volume.publication(sample.index) for sample in volume.samples]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        list(pool.map(lambda job: publish(job, granted), jobs))
+    for job in jobs:
+        assert same_bytes(load_file(job.final)["aux_hidden_states"], load_file(job.source)["aux_hidden_states"])
+
+
 def test_the_metadata_say_whose_states_these_are(volume: Volume) -> None:
     job = volume.publication(1)
     publish(job, granted)
@@ -83,7 +116,7 @@ def test_the_checksum_is_of_the_payload_and_the_digest_of_the_header(volume: Vol
 
 
 def test_a_dump_larger_than_one_chunk_is_copied_whole(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsqueue.store.publish.CHUNK_BYTES", 7)
+    small_chunks(monkeypatch)
     job = volume.publication(1)
     dump = load_file(job.source)
     publish(job, granted)

@@ -35,6 +35,7 @@ def test_a_sample_is_written_back_while_it_is_copied(
     volume: Volume, begun: Ranges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hsqueue.store.publish.CHUNK_BYTES", 7)
+    monkeypatch.setattr("hsqueue.store.publish._spare", [])
     synced = _notice_syncs(monkeypatch, begun)
     job = volume.publication(1)
     publish(job, lambda: None)
