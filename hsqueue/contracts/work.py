@@ -12,6 +12,8 @@ from hsqueue.contracts.meters import STAGES
 
 MOST_SPANS = 16
 """A shard that is leased more often keeps the account of its last leases only."""
+LATEST = 1e12
+"""Seconds; no time and no duration is beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Work:
 
 def _duration(table: Mapping[str, Any], name: str) -> float:
     value = fields.seconds(table, name)
-    if value < 0:
+    if not 0 <= value <= LATEST:
         raise ValueError(f"{name} is {value!r:.40}, not a duration")
     return value
 

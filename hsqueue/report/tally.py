@@ -22,6 +22,10 @@ PARTS = 4 * READERS
 """Of a run, each read by one thread and then added: adding costs more than a shard does."""
 
 
+MOST = 1 << 63
+"""No count is as large."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """One sample that ended without a file."""
@@ -108,12 +112,18 @@ class Tally:
 
 def _require_counts(column: list[Any]) -> None:
     """Looked at as a whole: a loop over every sample of a run would take minutes."""
-    if not set(map(type, column)) <= {int} or min(column, default=0) < 0:
+    if not set(map(type, column)) <= {int} or not 0 <= min(column, default=0) <= max(column, default=0) < MOST:
         raise ValueError("a length that is none")
 
 
 def _ending(index: Any, ending: Any, attempts: Any, error: Any, detail: Any) -> tuple[tuple[str, str], Example]:
-    if type(index) is not int or type(attempts) is not int or not isinstance(error, str) or not isinstance(detail, str):
+    if (
+        type(index) is not int
+        or not 0 <= index < MOST
+        or type(attempts) is not int
+        or not isinstance(error, str)
+        or not isinstance(detail, str)
+    ):
         raise ValueError("an ending that is none")
     return (Ending(ending).value, error), Example(index, detail)
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hsqueue.contracts.errors import HsqueueError
-from tests.fuzz import records
+from tests.fuzz import records, reports
 from tests.fuzz.dumps import Dumps
 
 TARGETS = {
     "dump": 8, "message": 4, "manifest": 3, "card": 1, "published file": 2, "run.json": 1, "rid": 2, "answer": 1,
-    "ledger": 2,
+    "ledger": 2, "report": 1,
 }  # fmt: skip
 """Readers, and how many items of all each of them gets."""
 SLOWEST = 2.0
@@ -92,7 +92,7 @@ def reader(name: str) -> Iterator[Callable[[random.Random], bool]]:
         place = Path(made)
         plain: dict[str, Callable[[random.Random], bool]] = {
             "message": records.message, "manifest": records.manifest, "card": records.card, "rid": records.rid,
-            "answer": records.response,
+            "answer": records.response, "report": reports.report,
         }  # fmt: skip
         if name in plain:
             yield plain[name]

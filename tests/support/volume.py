@@ -112,13 +112,18 @@ def make_fingerprint(shard_size: int) -> Fingerprint:
     )  # fmt: skip
 
 
+def make_info(lengths: Sequence[int], shard_size: int, run: str = RUN) -> RunInfo:
+    """lengths: tokens of each sample."""
+    shards = -(-len(lengths) // shard_size)
+    return RunInfo(run, 1.5e9, len(lengths), shards, sum(lengths), make_fingerprint(shard_size))
+
+
 def make_volume(root: Path, lengths: Sequence[int], shard_size: int, run: str = RUN) -> Volume:
     """A planned run without a published file. lengths: tokens of each sample."""
     layout_ = RunLayout(root)
     samples = tuple(make_sample(index, tokens) for index, tokens in enumerate(lengths))
-    shards = -(-len(samples) // shard_size)
-    info = RunInfo(run, 1.5e9, len(samples), shards, sum(lengths), make_fingerprint(shard_size))
-    for shard in range(shards):
+    info = make_info(lengths, shard_size, run)
+    for shard in range(info.shards):
         path = layout_.plan_shard(shard)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_shard(path, samples[shard * shard_size : (shard + 1) * shard_size])

@@ -8,7 +8,7 @@ import pytest
 
 from hsqueue.contracts.meters import STAGES
 from hsqueue.contracts.sample import Ending, GivenUp, Published
-from hsqueue.contracts.work import Work
+from hsqueue.contracts.work import Span, Work
 from hsqueue.report.tally import PARTS, Tally, add_published, tally
 from hsqueue.store.manifest import make_manifest, write_manifest
 from hsqueue.store.survey import survey
@@ -56,7 +56,9 @@ def test_files_of_shards_without_a_manifest_count_where_nobody_else_knows_them(t
         {"done": (Published(0, 5, 1, ""), Published(1, 1, "9", ""), Published(2, 3, 1, ""))},  # type: ignore[arg-type]
         {"done": (), "given_up": (SKIPPED, FAILED, replace(FAILED, ending="lost"))},  # type: ignore[arg-type]
         {"done": (), "given_up": (SKIPPED, FAILED, replace(FAILED, error=None))},  # type: ignore[arg-type]
-        {"work": Work(leases=-1)},
+        {"done": (Published(0, 5, 1, ""), Published(1, 10**400, 1, ""), Published(2, 3, 1, ""))},
+        {"done": (Published(0, 5, 1, ""),), "given_up": (SKIPPED, replace(FAILED, index=10**400))},
+        {"work": Work(leases=-1)}, {"work": Work(spans=(Span("w", 1.0, 1e300),))},
     ],
 )  # fmt: skip
 def test_a_manifest_that_does_not_hold_counts_for_nothing(tmp_path: Path, wrong: dict[str, object]) -> None:
