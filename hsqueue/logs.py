@@ -104,6 +104,8 @@ def configure(form: str, level: int | str, secrets: Iterable[str] = (), **always
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(Fields(always))
     handler.setFormatter(Hiding(JsonFormatter() if form == "json" else HumanFormatter(), secrets))
+    # Libraries' warnings would be lines of no form.
+    logging.captureWarnings(form == "json")
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("urllib3", "kombu", "amqp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -10,7 +10,7 @@ import typer
 from prometheus_client import CollectorRegistry, start_http_server
 
 from hsqueue.cli.access import open_run, require_url
-from hsqueue.cli.console import say, warn
+from hsqueue.cli.console import announcer, warn
 from hsqueue.cli.flower import LOOPBACK
 from hsqueue.contracts.errors import UsageError
 from hsqueue.ledger.connect import require_redis
@@ -42,7 +42,7 @@ def exporter(
         ) from None
     if address not in LOOPBACK:
         warn(f"the exporter listens on {address}: whoever reaches it reads names of runs and workers")
-    say(f"metrics: http://{address}:{port}/metrics")
+    announcer(settings.log)(f"metrics: http://{address}:{port}/metrics")
     _wait_for(thread)
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from hsqueue.cli.console import say
+from hsqueue.cli.console import announcer
 from hsqueue.logs import configure
 from hsqueue.settings import load_settings
 
@@ -38,4 +38,4 @@ def worker(
 
         os.environ["HSQ_MAX_IN_FLIGHT"] = str(max_in_flight)
     pin = Pin(engine, settings.dump_dir.resolve(), name or f"gpu{urlsplit(engine).port or 0}", dump_layout)
-    raise typer.Exit(run_worker(pin, settings, wait, say, standby))
+    raise typer.Exit(run_worker(pin, settings, wait, announcer(settings.log), standby))

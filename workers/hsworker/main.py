@@ -61,9 +61,11 @@ def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str
     # The older layout's bookkeeping lives in one process, so its shards do not overlap.
     processes = OVERLAPPING_SHARDS if pin.layout == "rid" else 1
     assert processes <= SLOTS
+    # Celery's banner is many lines, and none of them JSON.
+    quiet = ["--quiet"] if settings.log == "json" else []
     app.worker_main(
         [
-            "worker", f"--concurrency={processes}", f"--queues={card.target.queue}",
+            *quiet, "worker", f"--concurrency={processes}", f"--queues={card.target.queue}",
             f"--hostname={pin.worker}", "--without-mingle", "--without-gossip",
             "--loglevel=INFO",
         ]
