@@ -17,6 +17,7 @@ from hsqueue.doctor.dumps import check_dump_directory
 from hsqueue.doctor.engine import check_engine
 from hsqueue.doctor.redis import check_redis
 from hsqueue.doctor.volume import check_volume
+from hsqueue.monitoring.snapshot import from_ledger, from_volume
 from hsqueue.settings import Settings, load_settings
 
 MARK = {"ok": "ok   ", "warn": "warn ", "bad": "BAD  "}
@@ -47,7 +48,7 @@ def doctor(
     else:
         checks.append(Check("redis", "warn", "HSQ_REDIS_URL is not set; hsqueue run starts a Redis of its own"))
     if volume is not None or run is not None:
-        checks += check_volume(volume or run or Path(), _left(opened, settings))
+        checks += check_volume(volume or run or Path(), left(opened, settings))
     if engine is not None or dump_dir is not None:
         longest = info.fingerprint.max_length * info.fingerprint.target.bytes_per_token if info is not None else None
         checks += check_dump_directory(settings.dump_dir, settings.max_dump_bytes, longest)
@@ -61,13 +62,15 @@ def doctor(
     raise typer.Exit(FAULT if bad else COMPLETE)
 
 
-def _left(run: Run | None, settings: Settings) -> int | None:
-    """Bytes of states that the run has still to write: all of them where no ledger knows better."""
+def left(run: Run | None, settings: Settings) -> int | None:
+    """Bytes of states that the run has still to write, by its ledger, or by its files where none is at hand."""
     if run is None:
         return None
-    done = 0
+    snapshot = None
     # What is wrong with Redis is said by its own check.
     with contextlib.suppress(HsqueueError):
         ledger = open_ledger(settings, run)
-        done = ledger.counts(run.info.samples).tokens if ledger is not None else 0
-    return max(0, run.info.tokens - done) * run.info.fingerprint.target.bytes_per_token
+        snapshot = from_ledger(ledger, run.info) if ledger is not None else None
+    if snapshot is None:
+        snapshot = from_volume(run.layout, run.info)
+    return max(0, run.info.tokens - snapshot.tokens) * run.info.fingerprint.target.bytes_per_token

@@ -86,7 +86,8 @@ def check_free(free: int, needed: int | None) -> Check:
             "States take 32 KiB a token for a hidden size of 4096 in bfloat16; name the run with --run to compare.",
         )  # fmt: skip
     return Check.judge(
-        "volume", f"{readable_bytes(free)} free, the run has {readable_bytes(needed)} to write",
+        "volume",
+        f"{readable_bytes(free)} free, the run has {readable_bytes(needed) if needed else 'nothing more'} to write",
         "warn" if free < needed else None,
         "Make room, or enlarge the volume; a full one pauses the workers, and loses nothing.",
     )  # fmt: skip
