@@ -4,13 +4,13 @@
 
 DIRECTORY is the volume; /dev/shm stands for a fast one. One process works shards as a worker's child does, one after
 the other, beside a simulated engine that answers at once, so that the worker is what bounds the speed. In turn with
-all that monitoring writes (gauges, times and counters, the pace in each commit, counters to Redis every second, signs
-of life every three) and with all of it taken out. Small samples are the worst case: the cost is by the sample.
+all that monitoring writes (gauges, times and counters, the pace in each commit, counters to Redis every five seconds,
+signs of life every two) and with all of it taken out. Small samples are the worst case: the cost is by the sample.
 
 Each pair of shards gives one ratio; medians and quartiles are reported. Processor seconds are those of the working
 process and of Redis, which other programs on the machine disturb less than the clock; of those the least disturbed
-tenth of either kind is compared as well. The parts are timed alone, by
-the processor time of their thread, and put against the processor time of a sample.
+tenth of either kind is compared as well. The parts are timed alone, by the processor time of their thread, and put
+against the processor time of a sample.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ ELDER_POLL = 0.02
 
 IDLE_POLL = 0.25
 
-METER_SECONDS = 1.0
+METER_SECONDS = 5.0
 """Seconds between two additions to the counters in Redis."""
 
 
