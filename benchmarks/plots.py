@@ -47,15 +47,15 @@ def publish(figures: Any) -> Any:
             place.barh(number, total / found["seconds_median"][name], color=color, alpha=0.5)
             place.plot([total / s for s in found["seconds"][name]], [number] * found["rounds"], ".", color=color)
         place.set_yticks(range(len(names)), names)
-        place.invert_yaxis()
         place.set(title=f"files of {found['bytes_a_file'] / 2**20:.0f} MiB", xlabel="GB/s, each round and the median")
+    places[0].invert_yaxis()
     return figure
 
 
 def worker(figures: Any) -> Any:
     """Memory over the run, and processor time."""
     figure, (left, right) = plt.subplots(1, 2, figsize=SIZE)
-    for color, (name, found) in zip((BLUE, ORANGE), figures.items(), strict=True):
+    for color, (name, found) in zip((BLUE, ORANGE), figures.items(), strict=False):
         series = found["memory_mib_over_time"]
         left.plot([k * found["seconds"] / len(series) for k in range(len(series))], series, color=color, label=name)
     left.set(title="all processes of a worker", xlabel="s", ylabel="MiB", ylim=(0, 320))
@@ -89,13 +89,12 @@ def engines(figures: Any) -> Any:
     left.plot(counts, [found["samples_per_s"] for found in figures], "o-", color=BLUE, label="measured")
     ideal = [found["samples_per_s"] / found["of_linear"] for found in figures]
     left.plot(counts, ideal, ":", color=GREY, label="engines never idle")
-    left.set(title="samples/s", xscale="log", yscale="log", xlabel="engines")
+    left.set(title="samples/s", xlabel="engines", ylim=(0, None))
     left.legend(frameon=False)
     right.plot(counts, [100 * found["redis_share_of_a_core"] for found in figures], "o-", color=ORANGE)
     right.set(title="Redis", xlabel="engines", ylabel="% of a core", ylim=(0, None))
     for place in (left, right):
-        place.set_xticks(counts, map(str, counts))
-        place.minorticks_off()
+        place.set_xticks(counts)
     return figure
 
 

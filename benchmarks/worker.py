@@ -1,10 +1,11 @@
 """What a worker costs a sample in processor time and memory, beside a simulated engine that writes real dumps.
 
-    python benchmarks/worker.py DIRECTORY [--samples 2000] [--tokens 2048] [--json FILE]
+    python benchmarks/worker.py DIRECTORY [--samples 2000] [--tokens 2048] [--shard 32] [--hidden 4096 16] [--json FILE]
 
-DIRECTORY is the volume; /dev/shm stands for a fast one. Two runs, each with `hsqueue worker` as it is, a Redis and a
-simulated engine of fixed service times (benchmarks/simulated.py): with 32 KiB of states a token, and with 128 bytes a
-token, where the same prompts, requests, dumps and commits are left and hardly any bytes to copy. Files are removed as
+DIRECTORY is the volume; /dev/shm stands for a fast one. A run for each hidden size, with `hsqueue worker` as it is, a
+Redis and a
+simulated engine of fixed service times (benchmarks/simulated.py): with 32 KiB of states a token, and with 128 bytes,
+where the same prompts, requests, dumps and commits are left and hardly any bytes to copy. Files are removed as
 the run goes, every eighth shard read whole before.
 
 Processor time is that of the worker's processes, from the first shard's end to the last sample. Beside it stands what
@@ -41,10 +42,8 @@ from hsqueue.queue.producer import enqueue
 from hsqueue.store.layout import RunLayout
 
 RATE = 30_000
-SHARD = 32
 COPIES = 100
 CHUNK = 1 << 20
-HIDDEN = {"32 KiB a token": 4096, "128 bytes a token": 16}
 SETTINGS = {"HSQ_MAX_DUMP_BYTES": str(2 << 30)}
 
 
@@ -53,10 +52,13 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--tokens", type=int, default=2048)
+    parser.add_argument("--shard", type=int, default=32, help="samples; the volume holds the files of a few shards")
+    parser.add_argument("--hidden", type=int, nargs="+", default=[4096, 16])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     figures = {}
-    for name, hidden in HIDDEN.items():
+    for hidden in options.hidden:
+        name = f"{4 * hidden * 2:,} bytes a token"
         with (
             tempfile.TemporaryDirectory(dir="/dev/shm") as dumps,
             tempfile.TemporaryDirectory(dir=options.directory) as volume,
@@ -74,14 +76,14 @@ def measure(dumps: Path, volume: Path, options: argparse.Namespace, hidden: int)
     try:
         with engines(dumps / "engines", 1, RATE, hidden) as (_, urls):
             target = read_card(dumps / "engines" / "0").target
-            shards = -(-options.samples // SHARD)
-            info = make_run(volume / "run", target, options.samples, SHARD, options.tokens, shards)
+            shards = -(-options.samples // options.shard)
+            info = make_run(volume / "run", target, options.samples, options.shard, options.tokens, shards)
             ledger = reconcile(connect(server.url), server.url, RunLayout(volume / "run"), info).ledger
             enqueue(make_app(server.url), ledger, info)
             sweeper = Sweeper(volume / "run", info, deep=8)
             with workers(urls, dumps / "engines", server.url, volume / "logs", SETTINGS) as (worker,):
                 sweeper.start()
-                found = follow(ledger, info.samples, worker)
+                found = follow(ledger, info.samples, options.shard, worker)
             sweeper.stop()
     finally:
         server.stop()
@@ -118,7 +120,7 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def follow(ledger: Ledger, samples: int, worker: subprocess.Popen[bytes]) -> dict[str, Any]:
+def follow(ledger: Ledger, samples: int, shard: int, worker: subprocess.Popen[bytes]) -> dict[str, Any]:
     """Waits until all are done."""
 
     def done() -> int:
@@ -126,7 +128,7 @@ def follow(ledger: Ledger, samples: int, worker: subprocess.Popen[bytes]) -> dic
             raise SystemExit(f"the worker ended with status {worker.returncode}")
         return ledger.counts(samples).done
 
-    while done() < SHARD:
+    while done() < shard:
         time.sleep(0.05)
     first, began, used = done(), time.monotonic(), cpu_seconds(worker.pid)
     memory = Memory(worker.pid)
