@@ -21,6 +21,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 SIZE = (7.2, 2.8)
 BLUE, ORANGE, GREY = "#3465a4", "#ce5c00", "#888a85"
+NAMES = {"2048": "2,048 tokens", "512": "512 tokens", "mix": "16 to 8,000 tokens"}
 
 
 def main() -> None:
@@ -112,8 +113,38 @@ def ledger(figures: Any) -> Any:
     return figure
 
 
+def steady(figures: Any) -> Any:
+    """A worker's rate beside prefill alone, for each kind of prompts."""
+    figure, place = plt.subplots(figsize=SIZE)
+    for number, found in enumerate(figures):
+        place.barh(number - 0.18, sum(found["alone"]) / 2000, 0.34, color=GREY)
+        place.barh(number + 0.18, found["steady"] / 1000, 0.34, color=BLUE)
+        place.text(found["steady"] / 1000, number + 0.18, f" {found['ratio']:.3f}", va="center")
+    place.set_yticks(range(len(figures)), [NAMES.get(found["workload"], found["workload"]) for found in figures])
+    place.invert_yaxis()
+    place.set(title=" ", xlabel="1,000 tokens/s, two minutes; the number is the ratio")
+    figure.legend(["prefill alone", "hsqueue worker"], frameon=False, loc="upper center", ncols=2)
+    return figure
+
+
+def ways(figures: Any) -> Any:
+    """Every way's share of prefill alone."""
+    figure, places = plt.subplots(1, len(figures), figsize=SIZE, sharey=True)
+    for place, found in zip(places, figures, strict=True):
+        names = list(found["ratios"])
+        for number, name in enumerate(names):
+            share = found["ratios"][name]
+            place.barh(number, share, color={"alone": GREY, "worker": BLUE}.get(name, ORANGE))
+            place.text(share, number, f" {share:.3f}", va="center")
+        place.set_yticks(range(len(names)), names)
+        place.set(title=NAMES[found["workload"]], xlabel="of prefill alone", xlim=(0, 1.2))
+    places[0].invert_yaxis()
+    return figure
+
+
 PLOTS: dict[str, Callable[[Any], Any]] = {
     "publish": publish, "worker": worker, "planning": planning, "engines": engines, "ledger": ledger,
+    "h200-steady": steady, "h200-ways": ways,
 }  # fmt: skip
 
 if __name__ == "__main__":
