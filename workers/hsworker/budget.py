@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 
 SLOTS = 16
@@ -75,10 +76,20 @@ def may_send(mine: Slot, others: Iterable[Slot], tokens: int, size: int, limits:
     return requests < limits.requests and flying + tokens <= limits.tokens and held + size <= limits.bytes
 
 
-def waits_on_others(mine: Slot, others: Iterable[Slot]) -> bool:
-    """Whether another process may let this one send; of its own requests' ends it hears anyway."""
+class Waits(Enum):
+    """Whose doing may let a refused shard send. Of its own requests' ends it hears anyway."""
+
+    ITSELF = "itself"
+    OTHERS = "others"
+    ELDER = "elder"
+
+
+def waits_for(mine: Slot, others: Iterable[Slot]) -> Waits:
+    """Whom to look at again after a refusal."""
     others = list(others)
-    return not is_turn(mine, others) or any(o.requests or o.tokens or o.bytes or o.alone for o in others)
+    if not is_turn(mine, others):
+        return Waits.ELDER
+    return Waits.OTHERS if any(o.requests or o.tokens or o.bytes or o.alone for o in others) else Waits.ITSELF
 
 
 class Budget:
@@ -103,10 +114,9 @@ class Budget:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _read(self) -> dict[int, Slot]:
-        found = {}
-        for place in range(SLOTS):
-            pid, since, requests, size, wants, alone, fence, tokens = _SLOT.unpack_from(self._map, place * _SLOT.size)
-            if is_alive(pid):
+        found, own = {}, os.getpid()
+        for place, (pid, since, requests, size, wants, alone, fence, tokens) in enumerate(_SLOT.iter_unpack(self._map)):
+            if pid == own or is_alive(pid):
                 found[place] = Slot(pid, since, requests, size, bool(wants), bool(alone), fence, tokens)
         return found
 
@@ -133,10 +143,12 @@ class Budget:
 
 
 class Share:
-    """One shard's part of the budget."""
+    """One shard's part of the budget. waits: whom the last refusal of ``take`` waits for."""
 
     def __init__(self, budget: Budget, place: int) -> None:
         self._budget, self._place = budget, place
+        self._declared = (False, 0)
+        self.waits = Waits.ITSELF
 
     @contextmanager
     def _slot(self) -> Iterator[tuple[Slot, list[Slot]]]:
@@ -152,14 +164,11 @@ class Share:
         with self._slot() as (mine, others):
             return is_turn(mine, others)
 
-    def waits_on_others(self) -> bool:
-        with self._slot() as (mine, others):
-            return waits_on_others(mine, others)
-
     def declare(self, *, wants: bool, fence: int) -> None:
         """Says whether this shard has something to send now; the younger waits while it has."""
-        with self._slot() as (mine, _):
-            if mine.wants != wants or mine.fence != fence:
+        if self._declared != (wants, fence):
+            self._declared = (wants, fence)
+            with self._slot() as (mine, _):
                 self._put(replace(mine, wants=wants, fence=fence))
 
     def take(self, tokens: int, size: int, *, alone: bool = False) -> bool:
@@ -169,10 +178,14 @@ class Share:
         """
         with self._slot() as (mine, others):
             if mine.alone and mine.requests:
+                self.waits = Waits.ITSELF
                 return False
-            mine = replace(mine, alone=alone)
+            wants, fence = self._declared
+            mine = replace(mine, alone=alone, wants=wants, fence=fence)
             granted = may_send(mine, others, tokens, size, self._budget.limits)
-            if granted:
+            if not granted:
+                self.waits = waits_for(mine, others)
+            else:
                 mine = replace(mine, requests=mine.requests + 1, tokens=mine.tokens + tokens, bytes=mine.bytes + size)
             self._put(mine)
         return granted

@@ -39,7 +39,7 @@ from hsqueue.store.files import (
 from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
 from hsqueue.store.manifest import make_manifest, write_manifest
 from hsqueue.store.survey import survey_shard
-from hsworker.budget import Share
+from hsworker.budget import Share, Waits
 from hsworker.lease import LeaseKeeper
 from hsworker.progress import Send, ShardProgress
 from hsworker.sample import Way, dump_bytes, process
@@ -48,13 +48,11 @@ from hsworker.times import complaint
 
 log = logging.getLogger(__name__)
 
-BUDGET_POLL = 0.005
-"""Seconds between two looks at a budget that the other shard may free."""
-
-ELDER_POLL = 0.02
-"""The same while an elder shard has something to send, which takes a while."""
-
 IDLE_POLL = 0.25
+REFUSAL_POLL = {Waits.OTHERS: 0.005, Waits.ELDER: 0.02, Waits.ITSELF: IDLE_POLL}
+"""Seconds until a look at a budget that another shard may free. An elder's wish to send takes a while."""
+
+STOP_POLL = 0.1
 
 METER_SECONDS = 5.0
 """Seconds between two additions to the counters in Redis."""
@@ -122,6 +120,7 @@ class ShardRun:
         self._hopeless: list[GivenUp] = []
         self._last_commit = self._last_meter = time.monotonic()
         self._complained = False
+        self._next_look = 0.0
         self._retries: Counter[str] = Counter()
         self._so_far = Work()
 
@@ -202,7 +201,7 @@ class ShardRun:
             while not progress.over:
                 if not self.keeper.valid:
                     progress.stop(LeaseLost(f"the lease of shard {self.shard} is lost"))
-                if self.stopping():
+                if self._is_stopping(time.monotonic()):
                     progress.stop(WorkerStopping("the worker was asked to end"))
                 send = progress.next(time.monotonic())
                 self.share.declare(wants=send is not None, fence=self.keeper.lease.fence)
@@ -216,15 +215,20 @@ class ShardRun:
                     self._meter()
             self.share.declare(wants=False, fence=self.keeper.lease.fence)
 
+    def _is_stopping(self, now: float) -> bool:
+        """Looked at now and then: it costs a look at the file system."""
+        if now < self._next_look:
+            return False
+        self._next_look = now + STOP_POLL
+        return self.stopping()
+
     def _take(self, send: Send, samples: dict[int, Sample]) -> bool:
         tokens = samples[send.index].tokens
         return self.share.take(tokens, dump_bytes(self.way.target, tokens), alone=send.alone)
 
     def _refusal_pause(self) -> float:
         """What frees the budget in this process wakes it; only for another's sake has it to look."""
-        if not self.share.waits_on_others():
-            return IDLE_POLL
-        return BUDGET_POLL if self.share.is_turn() else ELDER_POLL
+        return REFUSAL_POLL[self.share.waits]
 
     def _pause(self, progress: ShardProgress) -> float:
         pause = progress.pause(time.monotonic())

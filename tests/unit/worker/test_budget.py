@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsworker.budget import Limits, Slot, is_turn, may_send, waits_on_others
+from hsworker.budget import Limits, Slot, Waits, is_turn, may_send, waits_for
 
 LIMITS = Limits(requests=4, tokens=40, bytes=100)
 ELDER, MINE, YOUNGER = Slot(1, 1.0), Slot(2, 2.0), Slot(3, 3.0)
@@ -133,14 +133,14 @@ def test_once_everything_is_answered_and_read_somebody_may_send(slots: list[Slot
     ],
 )  # fmt: skip
 def test_another_that_may_let_it_send_is_looked_at(other: Slot) -> None:
-    assert waits_on_others(MINE, [other])
+    assert waits_for(MINE, [other]) is (Waits.ELDER if other.wants else Waits.OTHERS)
 
 
 def test_a_younger_one_that_only_wants_is_none_to_wait_for() -> None:
-    assert not waits_on_others(MINE, [replace(YOUNGER, wants=True)])
+    assert waits_for(MINE, [replace(YOUNGER, wants=True)]) is Waits.ITSELF
 
 
 @given(SLOTS, st.lists(SLOTS, max_size=3), st.integers(1, 60), st.integers(1, 120))
 def test_those_it_does_not_wait_on_change_nothing(mine: Slot, others: list[Slot], tokens: int, size: int) -> None:
-    if not waits_on_others(mine, others):
+    if waits_for(mine, others) is Waits.ITSELF:
         assert may_send(mine, others, tokens, size, LIMITS) == may_send(mine, [], tokens, size, LIMITS)
