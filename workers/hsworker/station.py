@@ -47,7 +47,7 @@ from hsworker.shard import Outcome, ShardRun
 
 log = logging.getLogger(__name__)
 
-TURN_POLL = 0.05
+TURN_POLL = 0.02
 COUNTER_SETTLE = 0.25
 COUNTER_PATIENCE = 10.0
 
