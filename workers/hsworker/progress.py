@@ -78,17 +78,24 @@ class ShardProgress:
         return self.ended or (self.draining and not self._in_flight)
 
     def next(self, now: float) -> Send | None:
-        """The sample to send now, if any. It counts as sent only when ``started`` says so."""
-        if self.draining or not self._waiting:
+        """The sample to send now, if any. It counts as sent only when ``started`` says so.
+
+        None while a sample is alone in flight, also when it is answered and its outcome not told yet: if it took the
+        engine down, the next one would be taken for another that did.
+        """
+        if self._nothing_to_send():
             return None
         first = self._waiting[0]
         if first.not_before > now:
             return None
         return Send(first.index, self._attempts[first.index], first.alone)
 
+    def _nothing_to_send(self) -> bool:
+        return self.draining or not self._waiting or any(send.alone for send in self._in_flight.values())
+
     def pause(self, now: float) -> float | None:
         """Seconds until ``next`` may have something that it has not now; None where only an outcome can help."""
-        if self.draining or not self._waiting:
+        if self._nothing_to_send():
             return None
         return max(0.0, self._waiting[0].not_before - now)
 
