@@ -139,9 +139,13 @@ class SampleRefused(SkipError):
 
 
 class EngineDown(HsqueueError):
-    """The engine does not accept connections, or dropped one."""
+    """The engine does not accept connections, or dropped one.
+
+    asked: False where it was known to be down before the sample was sent, which therefore has not done it.
+    """
 
     kind = Kind.ENGINE_DOWN
+    asked = True
 
 
 # --- a person has to act --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hsqueue.contracts.errors import DumpAmbiguous, HsqueueError, Kind
+from hsqueue.contracts.errors import DumpAmbiguous, EngineDown, HsqueueError, Kind
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 
 FIRST_PAUSE = 0.1
@@ -118,7 +118,7 @@ class ShardProgress:
             self._retry(send, error, now)
         elif error.kind is Kind.ENGINE_DOWN:
             self.stopped_by = self.stopped_by or error
-            if send.alone:
+            if send.alone and not (isinstance(error, EngineDown) and not error.asked):
                 self._give_up(
                     index, Ending.FAILED, "EngineKilled",
                     "the engine went down while this sample alone was in flight; quarantined, see hsqueue retry",

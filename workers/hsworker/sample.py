@@ -50,8 +50,10 @@ class Way:
     gauge: Gauge = field(default_factory=Gauge)
 
 
-def process(way: Way, sample: Sample, attempt: int) -> Published:
+def process(way: Way, sample: Sample, attempt: int, alone: bool = False) -> Published:
     """Asks for one sample and publishes what matches. The caller has taken its share of the budget.
+
+    alone: the sample is suspected of taking the engine down, so it is sent only where that one stands.
 
     Raises a named error of hsqueue.contracts.errors; whatever happened, nothing of the request is left behind.
     """
@@ -61,7 +63,7 @@ def process(way: Way, sample: Sample, attempt: int) -> Published:
         way.gauge.asked()
         try:
             way.dumps.announce(rid, sample)
-            seconds = _ask(way, rid, sample)
+            seconds = _ask(way, rid, sample, alone)
         finally:
             way.gauge.answered(seconds)
             way.share.answered(sample.tokens)
@@ -76,11 +78,15 @@ def dump_bytes(target: Target, tokens: int) -> int:
     return target.bytes_per_token * tokens
 
 
-def _ask(way: Way, rid: RequestId, sample: Sample) -> float:
+def _ask(way: Way, rid: RequestId, sample: Sample, alone: bool) -> float:
     """Returns the seconds that the engine took."""
     accepted = False
     try:
         check_sample(sample, way.target, way.card.context_length)
+        if alone and not way.engine.alive():
+            down = EngineDown("the engine went down before this sample was sent", sample=rid)
+            down.asked = False
+            raise down
         accepted = True
         began = time.monotonic()
         try:

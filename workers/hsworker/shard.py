@@ -237,7 +237,7 @@ class ShardRun:
     def _process(self, sample: Sample, send: Send) -> None:
         published, error = None, None
         try:
-            published = process(self.way, sample, send.attempt)
+            published = process(self.way, sample, send.attempt, send.alone)
         except HsqueueError as known:
             error = known
         except Exception as unknown:

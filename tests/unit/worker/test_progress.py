@@ -210,6 +210,15 @@ def test_suspects_come_last_and_alone() -> None:
     assert send(progress) == Send(2, 0, alone=True)
 
 
+def test_a_sample_alone_that_never_reached_the_engine_has_not_done_it() -> None:
+    progress = shard(9, suspects=(0,))
+    send(progress)
+    down = EngineDown("another shard's sample did it")
+    down.asked = False
+    progress.failed(0, down, 0.0)
+    assert (progress.given_up, progress.downed, progress.over) == ({}, {0}, True)
+
+
 def test_nothing_follows_a_sample_alone_before_its_outcome_is_told() -> None:
     """Its request is over before its outcome is known here; what is sent in between meets a dead engine, and innocent
     as it is, it would be quarantined as well.

@@ -71,11 +71,11 @@ class Bench:
     def sample(self) -> Sample:
         return self.volume.samples[0]
 
-    def run(self, sample: Sample | None = None) -> object:
+    def run(self, sample: Sample | None = None, alone: bool = False) -> object:
         """As the shard does: a share is taken, then the sample goes its way."""
         sample = sample or self.sample
         assert self.share.take(sample.tokens, dump_bytes(TARGET, sample.tokens))
-        return process(self.way, sample, 0)
+        return process(self.way, sample, 0, alone)
 
     def assert_nothing_left(self) -> None:
         (slot,) = self.budget.slots()
@@ -174,6 +174,13 @@ def test_a_broken_connection_is_the_engines_end_unless_the_same_one_still_stands
     bench.way = replace(bench.way, is_same_engine=lambda: same)
     with pytest.raises(expected):
         bench.run()
+
+
+def test_a_suspect_is_not_sent_to_an_engine_that_is_down(bench: Bench) -> None:
+    bench.engine.stands = False
+    with pytest.raises(EngineDown) as caught:
+        bench.run(alone=True)
+    assert (caught.value.asked, bench.engine.asked, bench.dumps.orphaned) == (False, [], [False])
 
 
 def test_a_response_about_another_request_is_not_followed_by_a_dump(bench: Bench) -> None:
