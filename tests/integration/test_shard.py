@@ -198,11 +198,13 @@ def test_a_poison_sample_does_not_take_the_engine_down_a_third_time(floor: Floor
         nonlocal deaths
         if rid.index == 2:
             deaths += 1
+            floor.engine.stands = False
             raise EngineDown("gone")
         floor.dump(rid)
 
-    floor.engine.dump, floor.engine.stands = dump, False
+    floor.engine.dump = dump
     for _ in range(4):
+        floor.engine.stands = True
         if floor.work().ended:
             break
     assert deaths == 2

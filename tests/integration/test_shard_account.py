@@ -56,7 +56,7 @@ def test_an_engines_death_is_remembered_under_the_next_lease(floor: Floor) -> No
     floor.engine.dump, floor.engine.stands = dump, False
     first = floor.work("gpu0@node:/dumps")
     assert isinstance(first.stopped_by, EngineDown)
-    floor.engine.dump = floor.dump
+    floor.engine.dump, floor.engine.stands = floor.dump, True
     assert floor.work("gpu1@node:/dumps").ended
     work = account(floor)
     assert (work.leases, work.lost, work.engine_downs) == (2, 0, 1)
