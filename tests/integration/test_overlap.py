@@ -32,7 +32,7 @@ def in_flight_while(process: subprocess.Popen[bytes], budget: Path, root: Path) 
 def test_requests_stay_in_flight_across_the_ends_of_shards(tmp_path: Path) -> None:
     prompts = token_prompts(tmp_path / "prompts.jsonl", [20 + k % 60 for k in range(COUNT)])
     root, log = tmp_path / "run", tmp_path / "run.log"
-    with engine(tmp_path, misbehave={"slow": 0.6}) as server:
+    with engine(tmp_path, misbehave={"slow": 0.4}) as server:
         process = start(
             "run", prompts, "--out", root, "--engine", server.url, "--dump-dir", server.dump_dir,
             "--shard-size", str(SHARD), log=log, env={"HSQ_MAX_IN_FLIGHT": str(IN_FLIGHT)},
