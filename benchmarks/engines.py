@@ -46,7 +46,6 @@ HIDDEN = 4
 SHARD_TOKENS = 262_144
 SETTINGS = {"HSQ_MAX_IN_FLIGHT": "8"}
 START_SECONDS = 400
-START_PAUSE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +68,20 @@ def main() -> None:
     parser.add_argument("--engines", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--tokens", type=int, default=2048, help="of a prompt")
     parser.add_argument("--seconds", type=float, default=90)
+    parser.add_argument("--pause", type=float, default=3, help="seconds between starts of workers")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     figures = []
     for count in options.engines:
         with tempfile.TemporaryDirectory(dir=options.directory) as directory:
-            figures.append(measure(Path(directory), count, options.tokens, options.seconds))
+            figures.append(measure(Path(directory), count, options))
         print(figures[-1], flush=True)
         if options.json:
             write_result(options.json, figures, options.directory)
 
 
-def measure(directory: Path, count: int, tokens: int, seconds: float) -> dict[str, Any]:
+def measure(directory: Path, count: int, options: argparse.Namespace) -> dict[str, Any]:
+    tokens, seconds = options.tokens, options.seconds
     server = EmbeddedRedis(directory / "redis")
     try:
         with engines(directory / "engines", count, RATE, HIDDEN) as (simulator, urls):
@@ -93,7 +94,9 @@ def measure(directory: Path, count: int, tokens: int, seconds: float) -> dict[st
             sent = enqueue(make_app(server.url), ledger, info)
             queued = time.monotonic() - began
             sweeper = Sweeper(directory / "run", info, deep=0)
-            with workers(urls, directory / "engines", server.url, directory / "logs", SETTINGS, START_PAUSE) as started:
+            with workers(
+                urls, directory / "engines", server.url, directory / "logs", SETTINGS, options.pause
+            ) as started:
                 sweeper.start()
                 await_all(urls, directory, tokens)
                 time.sleep(seconds / 2)
