@@ -12,6 +12,7 @@
 ``holders``         hash    shard -> "<fence> <owner>"
 ``attempts``        hash    shard -> leases granted since it last made progress
 ``queued``          zset    shard -> ms of Redis' clock when its message was last sent
+``sent``            bitmap  a bit for each shard that is in ``queued``
 ``work``            hash    shard that has not ended -> JSON, see ``hsqueue.contracts.work``
 ``fence``           string  counter of fencing tokens within the epoch
 ``pace``            hash    tokens committed over time; see pace.lua
@@ -94,6 +95,10 @@ class RunKeys:
         return self._key("queued")
 
     @property
+    def sent(self) -> str:
+        return self._key("sent")
+
+    @property
     def work(self) -> str:
         return self._key("work")
 
@@ -129,6 +134,6 @@ class RunKeys:
     def all(self) -> tuple[str, ...]:
         return (
             self.info, self.counts, self.done, self.given_up, self.suspects, self.ended, self.leases,
-            self.holders, self.attempts, self.queued, self.work, self.fence, self.pace, self.troubled,
+            self.holders, self.attempts, self.queued, self.sent, self.work, self.fence, self.pace, self.troubled,
             self.newest_failed, self.newest_skipped, self.meters,
         )  # fmt: skip

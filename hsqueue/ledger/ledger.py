@@ -17,6 +17,7 @@ from hsqueue.contracts.errors import LeaseLost, LedgerDamaged, RedisUnreachable
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.contracts.work import Work
+from hsqueue.ledger.bits import bitmap, positions_of, unset
 from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.keys import RUNS, RunKeys, worker_meters
 
@@ -34,7 +35,6 @@ SCRIPTS = (
     "reclaim",
     "standing",
     "meter",
-    "queued",
 )
 PACE, PACED = "pace", ("acquire", "commit")
 """A part of a script, and the scripts that it stands before."""
@@ -220,7 +220,7 @@ class Ledger:
 
     def done_in(self, indices: range) -> set[int]:
         """Indices within `indices`, which is contiguous, whose samples are done."""
-        return _bits(self._bitmap(self.keys.done, indices), indices)
+        return set(self._set_bits(self.keys.done, indices))
 
     def done_bitmap(self, samples: int) -> bytes:
         """A bit for each sample that is done, the highest of a byte first; shorter where the last ones are not."""
@@ -231,7 +231,7 @@ class Ledger:
             return bool(self.client.getbit(self.keys.done, index))
 
     def ended_shards(self, shards: int) -> set[int]:
-        return _bits(self.ended_bitmap(shards), range(shards))
+        return set(self._set_bits(self.keys.ended, range(shards)))
 
     def ended_bitmap(self, shards: int) -> bytes:
         """A bit for each shard that has ended, the highest of a byte first; shorter where the last ones have not."""
@@ -246,9 +246,14 @@ class Ledger:
             found.byteswap()
         return found
 
-    def queued_shards(self) -> list[int]:
-        with self.reading():
-            return [int(shard) for shard in str(self._call("queued", (self.keys.queued,), ())).split()]
+    def queued_shards(self, shards: int) -> list[int]:
+        """Those of the run's `shards` that have a message on its way."""
+        return self._set_bits(self.keys.sent, range(shards))
+
+    def _set_bits(self, key: str, indices: range) -> list[int]:
+        base = indices.start // 8 * 8
+        found = (base + position for position in positions_of(self._bitmap(key, indices)))
+        return [index for index in found if index in indices]
 
     def _bitmap(self, key: str, indices: range) -> bytes:
         return self._bytes(key, indices.start // 8, (indices.stop - 1) // 8)
@@ -287,11 +292,18 @@ class Ledger:
     def live_holders(self) -> dict[int, str]:
         """Shard -> owner of a lease that has not expired."""
         with self.reading():
-            seconds, micros = self.client.time()
-            now = seconds * 1000 + micros // 1000
-            live = cast(list[str], self.client.zrangebyscore(self.keys.leases, now, "+inf"))
-            held = self.holders()
-            return {int(shard): held[int(shard)] for shard in live if int(shard) in held}
+            live, held = self._live_leases(), self.holders()
+            return {shard: held[shard] for shard in live if shard in held}
+
+    def _live_leases(self) -> list[int]:
+        with self.reading():
+            live = cast(list[str], self.client.zrangebyscore(self.keys.leases, f"({self._now()}", "+inf"))
+            return [int(shard) for shard in live]
+
+    def _now(self) -> int:
+        """Milliseconds by Redis' clock."""
+        seconds, micros = self.client.time()
+        return seconds * 1000 + micros // 1000
 
     def lease_attempts(self, shards: Sequence[int]) -> dict[int, int]:
         """Leases granted so far for each of `shards` that had one."""
@@ -326,7 +338,7 @@ class Ledger:
         k = self.keys
         reply = self._call(
             "acquire",
-            (k.info, k.ended, k.leases, k.holders, k.attempts, k.fence, k.queued, k.pace),
+            (k.info, k.ended, k.leases, k.holders, k.attempts, k.fence, k.queued, k.pace, k.sent),
             (shard, owner, _milliseconds(ttl)),
         )
         if reply[0] == "granted":
@@ -389,7 +401,7 @@ class Ledger:
     def finish(self, lease: Lease) -> bool:
         """Marks the shard as ended. False where the lease is lost."""
         k = self.keys
-        keys = (k.leases, k.holders, k.ended, k.queued, k.attempts, k.work)
+        keys = (k.leases, k.holders, k.ended, k.queued, k.attempts, k.work, k.sent)
         return bool(self._call("finish", keys, (lease.shard, lease.holder)))
 
     def forget(self, shard: int, tokens: Mapping[int, int]) -> int:
@@ -400,7 +412,7 @@ class Ledger:
             args += [index, count]
         keys = (
             k.done, k.counts, k.given_up, k.suspects, k.ended, k.attempts, k.queued, k.troubled, k.newest_failed,
-            k.newest_skipped,
+            k.newest_skipped, k.sent,
         )  # fmt: skip
         return int(self._call("forget", keys, args))
 
@@ -409,6 +421,7 @@ class Ledger:
         with self.reading(), self.client.pipeline(transaction=True) as pipe:
             pipe.setbit(self.keys.ended, shard, 0)
             pipe.zrem(self.keys.queued, str(shard))
+            pipe.setbit(self.keys.sent, shard, 0)
             pipe.execute()
 
     def standing(self, shards: int) -> Standing:
@@ -429,16 +442,31 @@ class Ledger:
         claimed: list[int] = []
         for begin in range(0, len(shards), 1000):
             part = shards[begin : begin + 1000]
-            reply = self._call("claim", (k.info, k.ended, k.leases, k.queued), (milliseconds, *part))
+            reply = self._call("claim", (k.info, k.ended, k.leases, k.queued, k.sent), (milliseconds, *part))
             claimed += [int(shard) for shard in reply]
         return claimed
 
     def unqueue(self, shards: Iterable[int]) -> None:
         """Takes a claim back, where the message could not be sent."""
-        names = [str(shard) for shard in shards]
-        if names:
-            with self.reading():
-                self.client.zrem(self.keys.queued, *names)
+        with self.reading(), self.client.pipeline(transaction=True) as pipe:
+            for shard in shards:
+                pipe.zrem(self.keys.queued, str(shard))
+                pipe.setbit(self.keys.sent, shard, 0)
+            pipe.execute()
+
+    def lost_shards(self, shards: int) -> list[int]:
+        """Those of the run's `shards` that are open and have neither a live lease nor a message. Whoever sends them
+        has to claim them, since they may be leased or sent meanwhile.
+        """
+        leased = bitmap((shard for shard in self._live_leases() if shard in range(shards)), shards)
+        return unset(shards, self.ended_bitmap(shards), self._bitmap(self.keys.sent, range(shards)), leased)
+
+    def overdue_shards(self, grace: float, limit: int = 1000) -> list[int]:
+        """Shards queued for longer than `grace` seconds, the oldest first, at most `limit`."""
+        with self.reading():
+            latest = self._now() - _milliseconds(grace)
+            found = self.client.zrangebyscore(self.keys.queued, "-inf", latest, start=0, num=limit)
+            return [int(shard) for shard in cast(list[str], found)]
 
     # --- a whole run -------------------------------------------------------------------------------------
 
@@ -463,13 +491,10 @@ class Ledger:
             newest[k.newest_failed if given.ending is Ending.FAILED else k.newest_skipped].append(given.index)
         if sys.byteorder == "little":
             troubled.byteswap()
-        shard_bits = bytearray((info.shards + 7) // 8)
-        for shard in ended:
-            shard_bits[shard // 8] |= 0x80 >> shard % 8
         with self.reading(), self.client.pipeline(transaction=True) as pipe:
             pipe.delete(*k.all)
             pipe.set(k.done, bytes(bits))
-            pipe.set(k.ended, bytes(shard_bits))
+            pipe.set(k.ended, bitmap(ended, info.shards))
             pipe.hset(k.counts, mapping=cast(Any, counts))
             if table:
                 pipe.hset(k.given_up, mapping=cast(Any, table))
@@ -499,15 +524,6 @@ class Ledger:
 
 def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
-
-
-def _bits(data: bytes, indices: range) -> set[int]:
-    base = indices.start // 8 * 8
-    found: set[int] = set()
-    for position, byte in enumerate(data):
-        if byte:
-            found.update(base + position * 8 + bit for bit in range(8) if byte & (0x80 >> bit))
-    return {index for index in found if index in indices}
 
 
 def _given_up_json(sample: GivenUp) -> str:

@@ -15,7 +15,7 @@ def shard_states(ledger: Ledger, shards: int) -> str:
     standing = ledger.standing(shards)
     # Mostly every open shard is queued or leased; then nobody has to list them.
     everything = standing.queued + standing.leased >= standing.open
-    queued = range(shards) if everything else ledger.queued_shards()
+    queued = range(shards) if everything else ledger.queued_shards(shards)
     return draw(shards, ledger.ended_bitmap(shards), queued, ledger.live_holders(), ledger.troubled(shards))
 
 

@@ -57,5 +57,4 @@ def send_shards(app: Celery, ledger: Ledger, info: RunInfo, shards: Sequence[int
 
 def enqueue(app: Celery, ledger: Ledger, info: RunInfo) -> int:
     """Sends every shard that has not ended and is neither queued nor leased. Returns how many."""
-    ended = ledger.ended_shards(info.shards)
-    return send_shards(app, ledger, info, [s for s in range(info.shards) if s not in ended], None)
+    return send_shards(app, ledger, info, ledger.lost_shards(info.shards), None)

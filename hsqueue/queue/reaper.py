@@ -44,9 +44,16 @@ def reap_run(app: Celery, ledger: Ledger, info: RunInfo, grace: float) -> int:
     grace_now = grace if waiting == 0 else None
     if not ledger.standing(info.shards).may_have_lost(grace_now):
         return 0
-    ended = ledger.ended_shards(info.shards)
-    open_shards = [shard for shard in range(info.shards) if shard not in ended]
-    return send_shards(app, ledger, info, open_shards, grace_now)
+    sent = send_shards(app, ledger, info, ledger.lost_shards(info.shards), None)
+    return sent if grace_now is None else sent + _send_overdue(app, ledger, info, grace_now)
+
+
+def _send_overdue(app: Celery, ledger: Ledger, info: RunInfo, grace: float) -> int:
+    count = 0
+    # What is sent again is overdue no more, so each look finds others.
+    while sent := send_shards(app, ledger, info, ledger.overdue_shards(grace), grace):
+        count += sent
+    return count
 
 
 class Reaper(threading.Thread):

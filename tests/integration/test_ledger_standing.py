@@ -1,15 +1,18 @@
-"""Whether anything is lost is answered from counts, and never wrongly in the negative."""
+"""Whether anything is lost is answered from counts, and never wrongly in the negative; what is, from bitmaps."""
 
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
 
+from hsqueue.contracts.errors import LeaseLost
 from hsqueue.ledger.ledger import Lease, Ledger, Standing
-from tests.support.ledger import SHARDS, expire, granted
+from tests.support.ledger import SHARDS, done, expire, granted
 
 ALL = list(range(SHARDS))
+DEEDS = ("claim", "acquire", "expire", "commit", "finish", "release", "reopen", "forget", "unqueue")
 
 
 def test_shards_that_nobody_sent_may_be_lost(ledger: Ledger) -> None:
@@ -49,7 +52,7 @@ def test_whatever_happened_what_would_be_claimed_may_be_lost(ledger: Ledger, see
     for _ in range(40):
         shard = dice.randrange(SHARDS)
         held = dice.choice(leases) if leases else None
-        match dice.choice(("claim", "acquire", "expire", "finish", "release", "reopen", "forget", "unqueue")):
+        match dice.choice(DEEDS):
             case "claim":
                 ledger.claim(dice.sample(ALL, 2), None)
             case "acquire":
@@ -57,6 +60,9 @@ def test_whatever_happened_what_would_be_claimed_may_be_lost(ledger: Ledger, see
                 leases += [found] if isinstance(found, Lease) else []
             case "expire" if shard in ledger.live_holders():
                 expire(ledger, shard)
+            case "commit" if held:
+                with suppress(LeaseLost):
+                    ledger.commit(held, done(held.shard * 4))
             case "finish" if held:
                 ledger.finish(held)
             case "release" if held:
@@ -70,9 +76,23 @@ def test_whatever_happened_what_would_be_claimed_may_be_lost(ledger: Ledger, see
         for grace in (None, 3600.0):
             lost = ledger.standing(SHARDS).may_have_lost(grace)
             assert lost or not would_be_claimed(ledger)
+        assert ledger.lost_shards(SHARDS) == sorted(would_be_claimed(ledger))
+        assert ledger.queued_shards(SHARDS) == sorted(queued(ledger))
 
 
 def would_be_claimed(ledger: Ledger) -> set[int]:
     """By looking at every shard, as the count does not."""
-    queued = {int(shard) for shard in ledger.client.zrange(ledger.keys.queued, 0, -1)}
-    return set(ALL) - ledger.ended_shards(SHARDS) - set(ledger.live_holders()) - queued
+    return set(ALL) - ledger.ended_shards(SHARDS) - set(ledger.live_holders()) - queued(ledger)
+
+
+def queued(ledger: Ledger) -> set[int]:
+    return {int(shard) for shard in ledger.client.zrange(ledger.keys.queued, 0, -1)}
+
+
+def test_overdue_shards_come_oldest_first_and_not_too_many_at_once(ledger: Ledger) -> None:
+    ledger.claim(ALL, None)
+    for shard, seconds in ((3, 40), (1, 50), (4, 20)):
+        ledger.client.zincrby(ledger.keys.queued, -1000 * seconds, str(shard))
+    assert ledger.overdue_shards(30.0) == [1, 3]
+    assert ledger.overdue_shards(30.0, limit=1) == [1]
+    assert ledger.overdue_shards(3600.0) == []

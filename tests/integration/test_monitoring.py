@@ -168,8 +168,7 @@ def many_shards(redis: RedisServer, shards: int, run: str = "large") -> Ledger:
 def test_a_hundred_thousand_shards_are_drawn_in_a_tenth_of_a_second(redis: RedisServer, all_queued: bool) -> None:
     shards = 100_000
     ledger = many_shards(redis, shards)
-    queued = {str(s): 1 for s in range(shards // 3, shards if all_queued else shards // 2)}
-    ledger.client.zadd(ledger.keys.queued, queued)
+    queued = ledger.claim(range(shards // 3, shards if all_queued else shards // 2), None)
     drawn = shard_states(ledger, shards)
     assert (drawn.count("e") + drawn.count("f"), drawn.count("f")) == (shards // 3, -(-(shards // 3) // 5))
     assert drawn.count("q") == len(queued)

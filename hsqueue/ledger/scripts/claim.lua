@@ -1,6 +1,6 @@
 -- Chooses the shards whose messages the caller has to send, and notes them as queued, so that of two
 -- producers only one sends each.
--- KEYS: 1 info, 2 ended, 3 leases, 4 queued
+-- KEYS: 1 info, 2 ended, 3 leases, 4 queued, 5 sent
 -- ARGV: 1 grace in ms: a shard queued longer ago than this is sent again (-1: never), then candidate shards
 -- Returns: the shards to send, a subset of the candidates
 local claimed = {}
@@ -16,6 +16,7 @@ for position = 2, #ARGV do
     local lost = sent and grace >= 0 and now - tonumber(sent) >= grace
     if not (expiry and tonumber(expiry) > now) and (not sent or lost) then
       redis.call('ZADD', KEYS[4], now, shard)
+      redis.call('SETBIT', KEYS[5], shard, 1)
       claimed[#claimed + 1] = shard
     end
   end

@@ -1,6 +1,6 @@
 -- Takes endings back, so that their samples are asked for again: for retry, repair and missing files.
 -- KEYS: 1 done, 2 counts, 3 given_up, 4 suspects, 5 ended, 6 attempts, 7 queued, 8 troubled, 9 newest_failed,
---       10 newest_skipped
+--       10 newest_skipped, 11 sent
 -- ARGV: 1 shard, then for each sample: index, tokens (as they were counted)
 -- Returns: samples that are pending again
 local forgotten, tokens = 0, 0
@@ -26,5 +26,6 @@ if forgotten > 0 then
   redis.call('SETBIT', KEYS[5], ARGV[1], 0)
   redis.call('HDEL', KEYS[6], ARGV[1])
   redis.call('ZREM', KEYS[7], ARGV[1])
+  redis.call('SETBIT', KEYS[11], ARGV[1], 0)
 end
 return forgotten
