@@ -28,8 +28,9 @@ from machine import write_result
 from hsqueue.contracts.fingerprint import Fingerprint, RunInfo
 from hsqueue.contracts.sample import Published
 from hsqueue.ledger.connect import connect
-from hsqueue.ledger.ledger import Lease, Ledger, LedgerInfo
+from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import rebuild, reconcile
+from hsqueue.ledger.records import Lease, LedgerInfo
 from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.store.layout import RunLayout
 from hsqueue.store.manifest import make_manifest, write_manifest

@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -33,7 +32,8 @@ from machine import write_result
 from hsqueue.contracts.message import ShardMessage
 from hsqueue.contracts.meters import DUMP, ENGINE, LEDGER, VOLUME
 from hsqueue.ledger.connect import connect
-from hsqueue.ledger.ledger import PACED, Ledger
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.lua import PACE, PACED, script_text
 from hsqueue.ledger.rebuild import reconcile
 from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.monitoring.limits import HEARTBEAT
@@ -85,11 +85,9 @@ class NoTimes(Times):
 def without_pace(ledger: Ledger) -> dict[str, Any]:
     """The ledger's scripts as they would be if nobody asked how fast a run goes."""
     nothing = "local function begin_pace() end\nlocal function note_pace() end\n"
-    folder = files("hsqueue.ledger") / "scripts"
-    clock = (
-        (folder / "pace.lua").read_text().partition("-- Returns since when")[0].replace("local PAUSE = 300000\n", "")
-    )
-    texts = {name: clock + nothing + (folder / f"{name}.lua").read_text() for name in PACED}
+    pace = script_text(PACE)
+    clock = pace.partition("-- Returns since when")[0].replace("local PAUSE = 300000\n", "")
+    texts = {name: clock + nothing + script_text(name).removeprefix(pace) for name in PACED}
     return {**ledger._scripts, **{name: ledger.client.register_script(text) for name, text in texts.items()}}
 
 

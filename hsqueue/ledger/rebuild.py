@@ -11,8 +11,9 @@ from hsqueue.contracts.errors import RedisUnreachable
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import GivenUp, Published
 from hsqueue.ledger.accounts import accounted
-from hsqueue.ledger.ledger import Ledger, LedgerInfo
+from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.lock import try_lock
+from hsqueue.ledger.records import LedgerInfo
 from hsqueue.planning.shards import read_shard
 from hsqueue.store.files import fsync_directory, make_directory, require_inside, require_run, volume_error
 from hsqueue.store.layout import RunLayout

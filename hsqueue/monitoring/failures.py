@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from hsqueue.contracts.sample import GivenUp
-from hsqueue.ledger.ledger import NEWEST, Ledger
+from hsqueue.ledger.initial import NEWEST
+from hsqueue.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import Ending
 from hsqueue.ledger.connect import redis_errors
 from hsqueue.ledger.keys import RUNS, RunKeys
-from hsqueue.ledger.ledger import Counts, Ledger, LedgerInfo, worker_of
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import Counts, LedgerInfo, worker_of
 from hsqueue.ledger.signs import ask_for_signs, read_signs
 from hsqueue.monitoring.failures import newest_failures
 from hsqueue.monitoring.pace import NO_PACE, Pace, pace_of, tokens_left

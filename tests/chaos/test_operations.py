@@ -215,7 +215,8 @@ def test_redis_is_silent(server: RedisServer) -> None:
 
 
 def test_a_clock_set_forward_ends_leases(server: RedisServer) -> None:
-    from hsqueue.ledger.ledger import Lease, Ledger
+    from hsqueue.ledger.ledger import Ledger
+    from hsqueue.ledger.records import Lease
 
     with server.client() as client:
         ledger = Ledger(client, server.url, INFO.run)

@@ -19,7 +19,8 @@ from hsqueue.contracts.meters import STAGES
 from hsqueue.contracts.rid import dump_directory_name, parse_rid
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.contracts.work import Work
-from hsqueue.ledger.ledger import Ledger, LedgerInfo
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import LedgerInfo
 from hsqueue.ledger.signs import Sign
 from hsqueue.monitoring.meters import meters_of
 from hsqueue.monitoring.pace import Pace, pace_of

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from hsqueue.contracts.errors import LeaseLost
-from hsqueue.ledger.ledger import Ledger, Refusal
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import Refusal
 from hsworker import lease as leases
 from hsworker.lease import LeaseKeeper
 from tests.support.ledger import expire, granted

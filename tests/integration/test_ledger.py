@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hsqueue.contracts.errors import LeaseLost
-from hsqueue.ledger.ledger import Counts, Ledger, Refusal
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import Counts, Refusal
 from tests.support.ledger import INFO, SAMPLES, TTL, done, expire, granted, skipped
 from tests.support.redis import RedisServer
 

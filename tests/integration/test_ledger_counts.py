@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hsqueue.contracts.errors import LeaseLost
 from hsqueue.contracts.sample import Ending
-from hsqueue.ledger.ledger import Counts, Lease, Ledger
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import Counts, Lease
 from tests.support.ledger import INFO, SAMPLES, SHARDS, SIZE, TTL, done, expire, granted, skipped
 from tests.support.redis import RedisServer
 

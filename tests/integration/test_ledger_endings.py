@@ -8,7 +8,8 @@ import pytest
 
 from hsqueue.contracts.errors import LeaseLost
 from hsqueue.contracts.sample import Ending
-from hsqueue.ledger.ledger import Counts, Ledger, Refusal
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import Counts, Refusal
 from tests.support.ledger import SAMPLES, SHARDS, SIZE, TTL, done, expire, granted, skipped
 
 

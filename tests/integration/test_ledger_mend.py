@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from hsqueue.contracts.sample import Ending, GivenUp
-from hsqueue.ledger.ledger import Counts, Ledger
+from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import reconcile
+from hsqueue.ledger.records import Counts
 from hsqueue.store.repair import repair
 from hsqueue.store.retry import retry
 from hsqueue.store.verify import verify

@@ -14,8 +14,9 @@ from hsqueue.contracts.errors import HsqueueError, LeaseLost
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.ledger import rebuild as rebuilding
 from hsqueue.ledger.connect import connect
-from hsqueue.ledger.ledger import Counts, Ledger
+from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import Reconciled, new_epoch, rebuild, reconcile
+from hsqueue.ledger.records import Counts
 from hsqueue.planning.plan import load_run
 from hsqueue.store.layout import RunLayout
 from tests.support.ledger import granted

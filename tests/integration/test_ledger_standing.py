@@ -8,7 +8,8 @@ from contextlib import suppress
 import pytest
 
 from hsqueue.contracts.errors import LeaseLost
-from hsqueue.ledger.ledger import Lease, Ledger, Standing
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import Lease, Standing
 from tests.support.ledger import SHARDS, done, expire, granted
 
 ALL = list(range(SHARDS))

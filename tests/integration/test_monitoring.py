@@ -10,8 +10,10 @@ import pytest
 
 from hsqueue.contracts.errors import LedgerDamaged
 from hsqueue.contracts.sample import Ending, GivenUp, Published
+from hsqueue.ledger.initial import NEWEST
 from hsqueue.ledger.keys import SIGNS, WORKERS
-from hsqueue.ledger.ledger import NEWEST, Ledger, LedgerInfo
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import LedgerInfo
 from hsqueue.ledger.signs import ask_for_signs, give_sign, read_signs, take_sign_back
 from hsqueue.monitoring.failures import newest_failures
 from hsqueue.monitoring.meters import run_meters, worker_meters_of_all

@@ -11,7 +11,8 @@ import pytest
 from celery import Celery
 
 from hsqueue.contracts.fingerprint import RunInfo
-from hsqueue.ledger.ledger import Ledger, LedgerInfo
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import LedgerInfo
 from hsqueue.queue.app import make_app, queue_key
 from hsqueue.queue.producer import enqueue
 from hsqueue.queue.reaper import reap_run

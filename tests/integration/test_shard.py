@@ -14,8 +14,9 @@ import pytest
 from hsqueue.contracts.errors import EngineDown, EngineRefused, LeaseLost, VolumeUnusable
 from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.sample import Ending, GivenUp, Published
-from hsqueue.ledger.ledger import Counts, Ledger
+from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import reconcile
+from hsqueue.ledger.records import Counts
 from hsqueue.monitoring.limits import SLOW_VOLUME
 from hsqueue.settings import Settings
 from hsqueue.store.files import temporary_name

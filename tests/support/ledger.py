@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hsqueue.contracts.sample import Ending, GivenUp, Published
-from hsqueue.ledger.ledger import Lease, Ledger, LedgerInfo
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import Lease, LedgerInfo
 
 TTL = 60.0
 SAMPLES, SHARDS, SIZE = 20, 5, 4

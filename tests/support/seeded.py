@@ -7,7 +7,8 @@ import random
 from collections.abc import Iterator
 
 from hsqueue.contracts.sample import Ending, GivenUp, Published
-from hsqueue.ledger.ledger import Ledger, LedgerInfo
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import LedgerInfo
 from hsqueue.ledger.signs import give_sign
 from tests.support.ledger import granted
 from tests.support.redis import RedisServer

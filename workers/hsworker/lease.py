@@ -7,7 +7,8 @@ import threading
 import time
 
 from hsqueue.contracts.errors import LeaseLost, RedisUnreachable
-from hsqueue.ledger.ledger import Lease, Ledger
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import Lease
 
 log = logging.getLogger(__name__)
 

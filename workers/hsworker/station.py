@@ -25,8 +25,9 @@ from hsqueue.contracts.errors import (
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.message import ShardMessage
 from hsqueue.ledger.connect import connect
-from hsqueue.ledger.ledger import Ledger, Refusal
+from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import reconcile
+from hsqueue.ledger.records import Refusal
 from hsqueue.logs import about
 from hsqueue.planning.plan import load_run
 from hsqueue.planning.target import read_card

@@ -8,7 +8,8 @@ import time
 from hsqueue.contracts.errors import LedgerDamaged, RunNotFound
 from hsqueue.contracts.rid import RUN_ID
 from hsqueue.ledger.connect import connect, redis_errors
-from hsqueue.ledger.ledger import Ledger, LedgerInfo, worker_of
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import LedgerInfo, worker_of
 from hsqueue.monitoring.failures import Failure, newest_failures
 from hsqueue.monitoring.flower.figures import (
     STATES,

@@ -16,7 +16,8 @@ import requests
 
 from hsqueue.contracts.errors import RedisUnreachable
 from hsqueue.ledger.keys import WORKERS
-from hsqueue.ledger.ledger import Counts, Ledger
+from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.records import Counts
 from hsqueue.local.processes import die_with_parent
 from hsqueue.planning.plan import load_run
 from tests.chaos.cluster.namespaces import HEAD, Node, head_network, mounted, node
