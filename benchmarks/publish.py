@@ -34,6 +34,7 @@ from machine import write_result
 from hsqueue.contracts.dump import DUMP_FILE, INPUT_IDS, DumpMeta, expected_tensors
 from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.tensorfile import LENGTH_BYTES, build_header, header_length, layout, parse_header
+from hsqueue.settings import Settings
 from hsqueue.store.files import fsync_directory
 from hsqueue.store.publish import Publication, publish
 
@@ -57,7 +58,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, nargs="+", default=[64, 16], help="of one dump")
     parser.add_argument("--total", type=float, default=1024, help="megabytes of all dumps together")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--publishers", type=int, default=8)
+    parser.add_argument("--publishers", type=int, default=Settings().publishers)
     parser.add_argument("--json", type=Path, default=None, help="writes the figures to this file as well")
     options = parser.parse_args()
     figures = []
