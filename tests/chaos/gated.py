@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.support.waiting import await_true
 
 BEFORE_SEND = "before the request is sent"
 ANSWERED = "after the response"
@@ -24,7 +25,9 @@ WRITTEN = "between manifest and its record"
 FINISHED = "between ledger and acknowledgement"
 STEPS = (BEFORE_SEND, ANSWERED, HALF_COPIED, LINKED, RECORDED, WRITTEN, FINISHED)
 
-POLL = 0.01
+PAUSE = 0.01
+LONGEST = 600.0
+"""Seconds; the test that closed the gate fails long before."""
 PROBE = "hsq.probe."
 """Rids of a worker that starts; no sample's."""
 
@@ -60,8 +63,7 @@ class Gate:
                 file.write(str(os.getpid()))
         except FileExistsError:
             return
-        while self._names(step):
-            time.sleep(POLL)
+        await_true(lambda: not self._names(step), "nobody opens the gate", LONGEST, PAUSE)
 
     def _names(self, step: str) -> bool:
         try:

@@ -57,6 +57,7 @@ class Mixer:
         try:
             while self.waiting or self._active or not over():
                 self.step()
+                # The pace of its looks; faults are timed by them.
                 time.sleep(0.05)
         finally:
             self._undo(lambda until: True)

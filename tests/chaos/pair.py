@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +30,7 @@ from tests.support.cli import hsqueue
 from tests.support.engine import Engine, environment, start_engine
 from tests.support.prompts import token_prompts
 from tests.support.redis import RedisServer, free_port
+from tests.support.waiting import await_true
 
 LEASE = 3.0
 SETTINGS = {
@@ -38,7 +38,6 @@ SETTINGS = {
     "HSQ_MAX_IN_FLIGHT": "4", "HSQ_COMMIT_EVERY": "0.1",
 }  # fmt: skip
 PATIENCE = 120.0
-POLL = 0.05
 
 
 @dataclass(slots=True)
@@ -175,12 +174,12 @@ class Pair:
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Tends the nodes meanwhile."""
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, f"{what}\n{self.tails()}"
+
+        def tend() -> None:
             for node in self.nodes:
                 node.tend()
-            time.sleep(POLL)
+
+        await_true(condition, lambda: f"{what}\n{self.tails()}", PATIENCE, meanwhile=tend)
 
     def tails(self) -> str:
         return "\n".join(f"--- {node.name}\n{node.log.read_text()[-3000:]}" for node in self.nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from tests.chaos.cluster.namespaces import HEAD, require_namespaces
 from tests.chaos.evidence import fences, standing
 from tests.chaos.operations.network import Relayed, Unplug
 from tests.chaos.operations.storage import Fill, Gone, ReadOnly
-from tests.support.asking import await_true
 from tests.support.cli import QUICK
 from tests.support.prompts import Reference, half_alike, published, token_prompts, wrong_samples
+from tests.support.waiting import await_true
 
 COUNT = 160
 SLOW = Shape(engine=("--misbehave", '{"slow": 2.0}'), settings={**QUICK, "HSQ_MAX_IN_FLIGHT": "4"})
@@ -137,11 +138,18 @@ def test_a_volume_that_takes_nothing_pauses_everybody_until_it_does(
         assert_right(root)
 
 
-def is_at_rest(root: Path) -> bool:
-    """Nothing is published for two seconds, in which about sixteen samples would be."""
-    before = len(published(root))
-    time.sleep(2.0)
-    return len(published(root)) == before
+def is_at_rest(root: Path) -> Callable[[], bool]:
+    """Holds once nothing has been published for two seconds, in which about sixteen samples would be."""
+    seen, since = -1, 0.0
+
+    def look() -> bool:
+        nonlocal seen, since
+        count = len(published(root))
+        if count != seen:
+            seen, since = count, time.monotonic()
+        return time.monotonic() - since >= 2.0
+
+    return look
 
 
 def test_shared_memory_that_is_full_costs_time_only(tmp_path: Path) -> None:
@@ -153,7 +161,7 @@ def test_shared_memory_that_is_full_costs_time_only(tmp_path: Path) -> None:
         c.wait(lambda: len(published(root)) > 10, "nothing is published")
         faults = [Fill(n.dump_dir) for n in c.nodes]
         assert all(fault.apply() for fault in faults)
-        c.wait(lambda: is_at_rest(root), "they go on as if there were room")
+        c.wait(is_at_rest(root), "they go on as if there were room")
         assert len(published(root)) < COUNT
         for fault in faults:
             fault.undo()

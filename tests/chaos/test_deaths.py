@@ -14,9 +14,9 @@ from tests.chaos.evidence import asked_for, linked_twice, replaced, standing
 from tests.chaos.operations.freeze import Freeze
 from tests.chaos.operations.kill import Kill
 from tests.chaos.operations.redis import RedisBackEmpty, RedisFlushed
-from tests.support.asking import await_true
 from tests.support.cli import QUICK
 from tests.support.prompts import Reference, half_alike, published, token_prompts, wrong_samples
+from tests.support.waiting import await_true
 
 COUNT = 160
 SLOW = ("--misbehave", '{"slow": 2.0}')

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.cli import hsqueue, start
 from tests.support.prompts import Reference, half_alike, published, token_prompts, wrong_samples
+from tests.support.waiting import await_true, lives
 
 COUNT = 400
 KILLS = ("worker", "child", "redis", "worker", "child", "engine", "redis", "child", "worker")
@@ -61,7 +62,8 @@ def test_a_run_survives_the_death_of_each_of_its_processes(tmp_path: Path) -> No
     )  # fmt: skip
     killed = []
     for number, kind in enumerate(KILLS):
-        _await_files(process, root, (number + 1) * COUNT // (len(KILLS) + 2), log)
+        count = (number + 1) * COUNT // (len(KILLS) + 2)
+        await_true(lambda count=count: len(published(root)) >= count, "it stands still", meanwhile=lives(process, log))
         victims = VICTIMS[kind](process)
         if victims:
             victim = dice.choice(victims)
@@ -79,10 +81,3 @@ def test_a_run_survives_the_death_of_each_of_its_processes(tmp_path: Path) -> No
     assert published(root) == set(range(COUNT))
     assert wrong_samples(root, Reference()) == []
     assert list(root.glob("samples/*/*/.*")) == [], "no temporary file is left"
-
-
-def _await_files(process: subprocess.Popen[bytes], root: Path, count: int, log: Path) -> None:
-    while len(published(root)) < count:
-        assert process.poll() is None, log.read_text()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.05)

@@ -22,13 +22,13 @@ from tests.chaos.operations.network import Proxy, Relayed, Unplug, proxy
 from tests.chaos.operations.processes import Find, children_of, main_of, one_of, tree_of
 from tests.chaos.operations.redis import RedisBackEmpty, RedisClockSet, RedisDead, RedisFlushed, RedisFrozen
 from tests.chaos.operations.system import ClockSet, LinkLies, SlowFsync, shimmed
-from tests.support.asking import await_true
 from tests.support.engine import environment
 from tests.support.ledger import INFO
 from tests.support.redis import RedisServer, free_port, redis_server
 from tests.support.volume import make_sample, write_dump
+from tests.support.waiting import await_true
 
-FORKS = "import os, time\nif os.fork(): print('forked', flush=True)\ntime.sleep(600)"
+FORKS = "import os, signal\nif os.fork(): print('forked', flush=True)\nsignal.pause()"
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_kill_of_nobody_says_so() -> None:
 
 @pytest.mark.parametrize(("seconds", "told"), [(0.5, "killed after 0.50 s"), (30, "had ended with status 3")])
 def test_kill_soon_leaves_time(seconds: float, told: str) -> None:
-    script = "import time; time.sleep(600)" if seconds < 1 else "raise SystemExit(3)"
+    script = "import signal; signal.pause()" if seconds < 1 else "raise SystemExit(3)"
     assert KillSoon(lambda: subprocess.Popen([sys.executable, "-c", script]), seconds).apply() == told
 
 

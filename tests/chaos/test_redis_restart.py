@@ -6,9 +6,6 @@ reset, as a service of Kubernetes does.
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from tests.support.cli import hsqueue, start
 from tests.support.engine import engine
 from tests.support.prompts import published, token_prompts
 from tests.support.redis import free_port, redis_server
+from tests.support.waiting import await_true, lives
 
 COUNT = 60
 LOSSES = 2
@@ -40,12 +38,17 @@ def test_a_busy_worker_outlives_its_connection_to_redis(tmp_path: Path, loss: st
             "worker", "--engine", server.url, "--dump-dir", server.dump_dir, "--max-in-flight", "2", log=log,
             env={"HSQ_REDIS_URL": url},
         )  # fmt: skip
+        alive = lives(worker, log)
         assert hsqueue("enqueue", root, env={"HSQ_REDIS_URL": redis.url}).status == 0
         for death in range(LOSSES):
             # It is connected again, and in the middle of a shard.
-            wait(worker, lambda death=death: log.read_text().count("Connected to redis") > death, log)
+            await_true(
+                lambda death=death: log.read_text().count("Connected to redis") > death,
+                "no connection",
+                meanwhile=alive,
+            )
             before = len(published(root))
-            wait(worker, lambda before=before: len(published(root)) > before, log)
+            await_true(lambda before=before: len(published(root)) > before, "it stands still", meanwhile=alive)
 
             def noticed(death: int = death) -> bool:
                 return log.read_text().count("Connection to broker lost") > death
@@ -56,16 +59,9 @@ def test_a_busy_worker_outlives_its_connection_to_redis(tmp_path: Path, loss: st
             else:
                 redis.kill()
                 if loss == "Redis dies for a while":
-                    wait(worker, noticed, log)
+                    await_true(noticed, "it notices nothing", meanwhile=alive)
                 redis.start()
-            wait(worker, noticed, log)
-        wait(worker, lambda: len(published(root)) == COUNT, log)
+            await_true(noticed, "it notices nothing", meanwhile=alive)
+        await_true(lambda: len(published(root)) == COUNT, "it does not end", meanwhile=alive)
         worker.kill()
         worker.wait()
-
-
-def wait(worker: subprocess.Popen[bytes], condition: Callable[[], bool], log: Path) -> None:
-    while not condition():
-        assert worker.poll() is None, log.read_text()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            worker.wait(0.05)

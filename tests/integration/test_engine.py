@@ -24,7 +24,6 @@ from tests.support.asking import (
     WAIT,
     ask,
     ask_all,
-    await_true,
     dump_path,
     failed,
     off,
@@ -34,6 +33,7 @@ from tests.support.asking import (
 )
 from tests.support.engine import Engine, engine, environment
 from tests.support.prompts import Reference
+from tests.support.waiting import await_true
 
 
 @pytest.fixture(scope="module")
@@ -195,9 +195,9 @@ def test_a_signal_ends_it_with_status_0_and_the_next_one_has_another_card(tmp_pa
 def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     code = (
-        "import subprocess, sys, time; "
+        "import signal, subprocess, sys; "
         "subprocess.Popen([sys.executable, '-m', 'hsengine', '--dump-dir', sys.argv[1], '--ready-file', sys.argv[2], "
-        "'--die-with-parent']); time.sleep(600)"
+        "'--die-with-parent']); signal.pause()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "d"), str(ready)], env=environment())
     try:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from hsqueue.contracts.complaint import COMPLAINT_NAME, Complaint
-from tests.support.asking import ask, await_true, failed, read_dump, rid
+from tests.support.asking import ask, failed, read_dump, rid
 from tests.support.engine import Engine, engine
+from tests.support.waiting import await_true
 
 LIMIT = "20000"
 """Bytes; room for three dumps of five tokens."""

@@ -20,7 +20,6 @@ from tests.support.asking import (
     WAIT,
     ask,
     ask_all,
-    await_true,
     dump_path,
     off,
     prompt,
@@ -29,6 +28,7 @@ from tests.support.asking import (
 )
 from tests.support.engine import Engine, engine, start_engine
 from tests.support.prompts import Reference
+from tests.support.waiting import await_true
 
 
 @pytest.mark.parametrize(

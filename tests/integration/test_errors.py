@@ -15,6 +15,7 @@ from tests.support.cli import Result, hsqueue
 from tests.support.engine import Engine, engine
 from tests.support.prompts import conversations, published, token_prompts
 from tests.support.redis import redis_server
+from tests.support.waiting import await_true, lives
 
 FAULT, USAGE = 1, 2
 
@@ -199,25 +200,15 @@ def _fill_and_free(tmp_path: Path, place: Path) -> None:
         log=log,
     )
     samples = root / "samples"
-    _wait(process, lambda: len(published(root)) >= 5, log)
+    await_true(lambda: len(published(root)) >= 5, "nothing is published", meanwhile=lives(process, log))
     subprocess.run(["mount", "--bind", samples, samples], check=True)
     subprocess.run(["mount", "-o", "remount,ro,bind", samples], check=True)
     paused = root / "logs" / "gpu0.log"
-    _wait(process, lambda: "paused:" in paused.read_text(), log)
+    await_true(lambda: "paused:" in paused.read_text(), "it does not pause", meanwhile=lives(process, log))
     assert "cannot be written" in paused.read_text()
     subprocess.run(["umount", samples], check=True)
     assert process.wait(120) == 0, log.read_text() + paused.read_text()
     assert published(root) == set(range(count))
-
-
-def _wait(process: subprocess.Popen[bytes], condition: object, log: Path) -> None:
-    assert callable(condition)
-    while not condition():
-        assert process.poll() is None, log.read_text()
-        try:
-            process.wait(0.05)
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def test_a_dump_directory_that_is_not_the_engines(tmp_path: Path, server: Engine) -> None:

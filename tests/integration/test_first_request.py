@@ -12,11 +12,11 @@ from hsqueue.planning.plan import load_run
 from hsqueue.queue.app import make_app
 from hsqueue.queue.producer import enqueue
 from hsqueue.store.layout import RunLayout
-from tests.support.asking import await_true
 from tests.support.cli import hsqueue, start
 from tests.support.engine import engine
 from tests.support.prompts import token_prompts
 from tests.support.redis import RedisServer
+from tests.support.waiting import await_true
 
 SHARDS = 1000
 BAR = 1.0
@@ -39,8 +39,7 @@ def test_the_first_request_follows_the_first_message_within_a_second(redis: Redi
         first: list[float] = []
 
         def watch() -> None:
-            while len(server.asked()) == before:
-                time.sleep(0.005)
+            await_true(lambda: len(server.asked()) > before, "no request comes", pause=0.005)
             first.append(time.monotonic())
 
         watching = threading.Thread(target=watch, daemon=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -15,15 +14,7 @@ from hsworker import lease as leases
 from hsworker.lease import LeaseKeeper
 from tests.support.ledger import expire, granted
 from tests.support.redis import RedisServer
-
-PATIENCE = 20.0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.005)
+from tests.support.waiting import await_true
 
 
 def expiry(ledger: Ledger, shard: int = 0) -> float:
@@ -37,7 +28,7 @@ def test_a_lease_is_renewed_again_and_again(ledger: Ledger) -> None:
     lease = granted(ledger, ttl=ttl)
     first = expiry(ledger)
     with LeaseKeeper(ledger, lease, ttl) as keeper:
-        until(lambda: expiry(ledger) > first + 2 * ttl * 1000)
+        await_true(lambda: expiry(ledger) > first + 2 * ttl * 1000, "it does not happen")
         keeper.check()
         assert isinstance(ledger.acquire(0, "b", ttl), Refusal)
 
@@ -48,7 +39,7 @@ def test_a_lease_is_renewed_at_a_third_of_its_time(ledger: Ledger, monkeypatch: 
     keeper = LeaseKeeper(ledger, lease, 60.0)
     monkeypatch.setattr(keeper._stop, "wait", lambda pause: pauses.append(pause) or len(pauses) > 2)
     with keeper:
-        until(lambda: len(pauses) > 2)
+        await_true(lambda: len(pauses) > 2, "it does not happen")
     assert pauses[:3] == [20.0, 20.0, 20.0]
 
 
@@ -57,7 +48,7 @@ def test_a_lease_that_another_has_is_lost_at_the_next_renewal(ledger: Ledger) ->
     with LeaseKeeper(ledger, lease, 0.3) as keeper:
         expire(ledger, 0)
         granted(ledger, owner="b")
-        until(lambda: not keeper.valid)
+        await_true(lambda: not keeper.valid, "it does not happen")
         with pytest.raises(LeaseLost):
             keeper.check()
 
@@ -93,7 +84,7 @@ def test_a_redis_that_is_away_costs_the_lease_only_when_its_time_is_over(
         redis.freeze()
         began = time.monotonic()
         try:
-            until(lambda: not keeper.valid)
+            await_true(lambda: not keeper.valid, "it does not happen")
         finally:
             redis.thaw()
         assert time.monotonic() - began > ttl / 2

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from hsqueue.ledger.lock import try_lock
-from tests.support.asking import await_true
 from tests.support.redis import RedisServer, redis_server
+from tests.support.waiting import await_true, comes_true
 
 KEY = "hsq:{r1}:some-lock"
 
@@ -23,10 +22,7 @@ def test_a_slow_holder_keeps_it(redis: RedisServer) -> None:
     client = redis.client()
     with try_lock(client, redis.url, KEY, ttl=0.3) as mine:
         assert mine
-        until = time.monotonic() + 1.0
-        while time.monotonic() < until:
-            assert client.exists(KEY)
-            time.sleep(0.02)
+        assert not comes_true(lambda: not client.exists(KEY), seconds=1.0)
 
 
 def test_a_dead_holders_lock_ends_by_itself(redis: RedisServer) -> None:

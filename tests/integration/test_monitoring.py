@@ -22,12 +22,19 @@ from hsqueue.monitoring.snapshot import Snapshot, by_redis, every_worker, overvi
 from tests.support.ledger import INFO, SHARDS, SIZE, done, granted, skipped
 from tests.support.redis import RedisServer
 from tests.support.views import sign
+from tests.support.waiting import await_true
 
 
 def snapshot(ledger: Ledger) -> Snapshot:
     found = by_redis(ledger)
     assert found is not None
     return found
+
+
+def by_redis_clock(ledger: Ledger) -> int:
+    """Milliseconds, as failures are ordered by."""
+    seconds, microseconds = ledger.client.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 def quickest(work: Callable[[], object], times: int = 7) -> float:
@@ -98,7 +105,8 @@ def test_the_newest_failures_come_first_and_skips_after_them(ledger: Ledger) -> 
     first = granted(ledger, 0)
     second = granted(ledger, 1)
     ledger.commit(first, [], [failing(0), skipped(1)])
-    time.sleep(0.002)
+    first_told = by_redis_clock(ledger)
+    await_true(lambda: by_redis_clock(ledger) > first_told, "Redis' clock stands still", pause=0.0005)
     ledger.commit(second, [], [failing(4), skipped(5)])
     found = newest_failures(ledger, SIZE)
     assert [(f.sample.index, f.shard, str(f.sample.ending)) for f in found] == [

@@ -10,16 +10,14 @@ from hsworker.budget import Budget, Limits
 from tests.support.cli import start
 from tests.support.engine import engine
 from tests.support.prompts import published, token_prompts
+from tests.support.waiting import await_true, lives
 
 COUNT, SHARD, IN_FLIGHT = 240, 24, 8
 
 
-def in_flight_while(process: subprocess.Popen[bytes], budget: Path, root: Path) -> list[int]:
+def in_flight_while(process: subprocess.Popen[bytes], budget: Path, root: Path, log: Path) -> list[int]:
     """Requests on the engine at every look, from the first file until the last shard's tail begins."""
-    while not budget.exists() or not published(root):
-        assert process.poll() is None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.01)
+    await_true(lambda: budget.exists() and published(root), "it stands still", meanwhile=lives(process, log))
     shared = Budget(budget, Limits(IN_FLIGHT, 1 << 20, 1 << 40))
     seen = []
     while process.poll() is None and len(published(root)) < COUNT - 2 * IN_FLIGHT:
@@ -37,7 +35,7 @@ def test_requests_stay_in_flight_across_the_ends_of_shards(tmp_path: Path) -> No
             "run", prompts, "--out", root, "--engine", server.url, "--dump-dir", server.dump_dir,
             "--shard-size", str(SHARD), log=log, env={"HSQ_MAX_IN_FLIGHT": str(IN_FLIGHT)},
         )  # fmt: skip
-        seen = in_flight_while(process, server.dump_dir / ".hsqueue" / "budget", root)
+        seen = in_flight_while(process, server.dump_dir / ".hsqueue" / "budget", root, log)
         assert process.wait(120) == 0, log.read_text()
     assert len(seen) > 100
     print(f"in flight at {len(seen)} looks over {COUNT // SHARD} shards: least {min(seen)}, most {max(seen)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,9 +19,10 @@ from tests.support.ledger import expire, granted
 from tests.support.messages import take_all, waiting
 from tests.support.redis import RedisServer
 from tests.support.volume import Volume, make_volume
+from tests.support.waiting import await_true
 
-GRACE = 3600.0
 PATIENCE = 20.0
+GRACE = 3600.0
 
 
 @pytest.fixture
@@ -59,13 +59,6 @@ def age(known: Ledger, *numbers: int) -> None:
     """As if the messages of these shards had been sent a grace and a bit ago."""
     for shard in numbers:
         known.client.zincrby(known.keys.queued, -GRACE * 1000 - 1, str(shard))
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 # --- one round over one run -----------------------------------------------------------------------------------
@@ -179,7 +172,7 @@ def test_a_reaper_without_the_lease_rebuilds_what_it_knew(
     assert rounds.acquire(timeout=PATIENCE)
     client.flushall()
     client.set(REAPER, "somebody else")
-    until(lambda: known.info() is not None)
+    await_true(lambda: known.info() is not None, "it does not happen")
     one.stop()
     assert client.get(REAPER) == "somebody else"
 
@@ -217,11 +210,11 @@ def test_one_reaper_holds_the_lease_at_a_time(
     reapers = [reaper() for _ in range(4)]
     for one in reapers:
         one.start()
-    until(lambda: sum(rounds.values()) >= 8)
+    await_true(lambda: sum(rounds.values()) >= 8, "it does not happen")
     holder = redis.client().get(REAPER)
     assert set(rounds) == {holder}
     next(one for one in reapers if one.token == holder).stop()
-    until(lambda: len(rounds) == 2)
+    await_true(lambda: len(rounds) == 2, "it does not happen")
     for one in reapers:
         one.stop()
         one.join(PATIENCE)
@@ -236,7 +229,7 @@ def test_a_reaper_outlives_a_redis_that_was_away(
     redis.kill()
     one.start()
     redis.start()
-    until(lambda: sorted(shards(redis, volume)) == [0, 1, 2])
+    await_true(lambda: sorted(shards(redis, volume)) == [0, 1, 2], "it does not happen")
     assert one.is_alive()
     one.stop()
     one.join(PATIENCE)

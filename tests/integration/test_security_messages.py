@@ -19,11 +19,11 @@ from hsqueue.ledger.keys import RUNS
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.planning.plan import load_run
 from hsqueue.queue.app import queue_key
-from tests.support.asking import await_true
 from tests.support.cli import hsqueue, start
 from tests.support.engine import Engine, engine
 from tests.support.prompts import published, token_prompts
 from tests.support.redis import RedisServer, redis_server
+from tests.support.waiting import await_true
 
 
 class Bomb:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from tests.support.cli import hsqueue, start
 from tests.support.engine import Engine, engine
 from tests.support.prompts import published, token_prompts
 from tests.support.redis import redis_server
+from tests.support.waiting import await_true, lives
 
 COUNT = 120
 
@@ -31,7 +31,7 @@ def test_a_busy_worker_ends_in_seconds_and_its_shard_goes_on_elsewhere(tmp_path:
         assert hsqueue("plan", prompts, "--out", root, "--dump-dir", server.dump_dir).status == 0
         first = worker(server, log, redis.url)
         assert hsqueue("enqueue", root, env={"HSQ_REDIS_URL": redis.url}).status == 0
-        _wait(first, lambda: len(published(root)) >= 10, log)
+        await_true(lambda: len(published(root)) >= 10, "nothing is published", meanwhile=lives(first, log))
         began = time.monotonic()
         first.send_signal(signal.SIGTERM)
         first.wait(30)
@@ -39,16 +39,8 @@ def test_a_busy_worker_ends_in_seconds_and_its_shard_goes_on_elsewhere(tmp_path:
         text = log.read_text()
         assert re.search(r"\d+/120 done; stopped: the worker was asked to end", text), text
         second = worker(server, other, redis.url)
-        _wait(second, lambda: len(published(root)) == COUNT, other)
+        await_true(lambda: len(published(root)) == COUNT, "it does not end", meanwhile=lives(second, other))
         second.send_signal(signal.SIGTERM)
         second.wait(30)
     print(f"a busy worker ended after {took:.1f} s")
     assert took < 15, "the work in hand takes a second"
-
-
-def _wait(process: subprocess.Popen[bytes], condition: object, log: Path) -> None:
-    assert callable(condition)
-    while not condition():
-        assert process.poll() is None, log.read_text()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.05)

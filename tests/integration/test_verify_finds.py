@@ -16,12 +16,12 @@ from hsqueue.cli.options import default_model
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.monitoring.snapshot import from_ledger
 from tests.support import harm
-from tests.support.asking import await_true
 from tests.support.cli import hsqueue, start
 from tests.support.engine import Engine, engine
 from tests.support.harm import Victim
 from tests.support.prompts import Reference, token_prompts, wrong_samples
 from tests.support.redis import redis_server
+from tests.support.waiting import await_true
 
 COUNT = 16
 LENGTHS = [40 if k % 2 == 0 else 20 + k for k in range(COUNT)]

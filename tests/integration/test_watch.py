@@ -37,6 +37,7 @@ from tests.support.engine import Engine, environment, start_engine
 from tests.support.flower import flower
 from tests.support.prompts import token_prompts
 from tests.support.redis import RedisServer, free_port, redis_server
+from tests.support.waiting import await_true
 
 SAMPLES = 20_000
 """More than these tests can be through with."""
@@ -131,7 +132,7 @@ class Site:
     def assert_named(self, kind: str, worker: str, words: str) -> None:
         """Within BAR from now, to whoever asks: ``status``, its JSON, Flower, the exporter and the report."""
         began = time.monotonic()
-        await_true(lambda: (kind, worker) in self.troubles(), f"{kind} is not named: {self.last}")
+        await_true(lambda: (kind, worker) in self.troubles(), lambda: f"{kind} is not named: {self.last}")
         assert time.monotonic() - began < BAR
         for page in ("api/samples", f"api/samples/{self.run}"):
             told = [t for t in json.loads(self.flower(page))["troubles"] if (t["kind"], t["worker"]) == (kind, worker)]
@@ -141,13 +142,6 @@ class Site:
         assert (kind, worker) in [(trouble["kind"], trouble["worker"]) for trouble in found]
         assert words in hsqueue("status", self.root, env=self.env).out
         assert words in self.report()
-
-
-def await_true(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +178,7 @@ def site(whole: Site) -> Site:
     for place in whole.places:
         place.control.unlink(missing_ok=True)
         place.tend()
-    await_true(whole.goes_well, f"the run does not go well: {whole.last}")
+    await_true(whole.goes_well, lambda: f"the run does not go well: {whole.last}")
     return whole
 
 

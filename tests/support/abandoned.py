@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import shutil
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ import requests
 import torch
 
 from tests.support.engine import Engine
+from tests.support.waiting import comes_true
 
 Taken = dict[int, tuple[Any, Any]]
 """Prompt -> (aux, last) that an approach took for its states."""
@@ -74,13 +74,16 @@ def _generate(server: Engine, prompt: list[int]) -> None:
 
 
 def _wait(where: Callable[[], Path]) -> Path:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
+    path = where()
+
+    def is_there() -> bool:
+        nonlocal path
         path = where()
-        if (path / "meta.json").exists():
-            return path
-        time.sleep(0.01)
-    raise TimeoutError
+        return (path / "meta.json").exists()
+
+    if not comes_true(is_there, WAIT_SECONDS, pause=0.01):
+        raise TimeoutError
+    return path
 
 
 def _counter(path: Path) -> int:

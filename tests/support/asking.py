@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from hsqueue.contracts.dump import DUMP_FILE, DumpMeta
 from hsqueue.contracts.rid import RequestId
 from tests.support.engine import Engine
 from tests.support.prompts import Reference
+from tests.support.waiting import await_true
 
 TOLERANCE = 1e-3
 LAYERS = (2, 4, 5)
@@ -42,16 +42,6 @@ def ask_all(where: Engine, prompts: dict[str, list[int]], **more: Any) -> dict[s
     with ThreadPoolExecutor(len(prompts)) as pool:
         answers = pool.map(lambda item: ask(where, item[1], item[0], **more), prompts.items())
         return dict(zip(prompts, answers, strict=True))
-
-
-def await_true(condition: Callable[[], bool], why: str) -> None:
-    """Polls a state that no event announces: what another process does to a directory, or its end."""
-    event = threading.Event()
-    for _ in range(int(WAIT / 0.02)):
-        if condition():
-            return
-        event.wait(0.02)
-    raise AssertionError(why)
 
 
 def failed(where: Engine) -> int:

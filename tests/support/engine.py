@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import requests
 
-START_SECONDS = 90.0
+from tests.support.waiting import await_true, lives
 
 
 @dataclass(slots=True)
@@ -53,12 +52,10 @@ def start_engine(
         command += ["--misbehave", json.dumps(misbehave)]
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment())
-    deadline = time.monotonic() + START_SECONDS
-    while not ready.exists():
-        assert process.poll() is None, f"the engine did not start:\n{log.read_text()[-2000:]}"
-        assert time.monotonic() < deadline, f"the engine was not ready in time:\n{log.read_text()[-2000:]}"
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.05)
+    await_true(
+        ready.exists, lambda: f"the engine was not ready in time:\n{log.read_text()[-2000:]}", pause=0.05,
+        meanwhile=lives(process, log),
+    )  # fmt: skip
     found = json.loads(ready.read_text())
     return Engine(found["url"], found["port"], dump_dir, process)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import requests
 
-from tests.support.asking import await_true
 from tests.support.cli import start
+from tests.support.waiting import await_true
 
 
 @contextlib.contextmanager

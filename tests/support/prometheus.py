@@ -16,9 +16,9 @@ import requests
 from hsqueue.local.processes import die_with_parent
 from tests.support.redis import free_port
 from tests.support.tools import program
+from tests.support.waiting import await_true
 
 OPS = Path(__file__).resolve().parents[2] / "ops" / "prometheus"
-PATIENCE = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,7 @@ class Prometheus:
     def until(self, condition: Callable[[], object], what: str) -> float:
         """Seconds until `condition` holds."""
         began = time.monotonic()
-        while not condition():
-            assert time.monotonic() - began < PATIENCE, what
-            time.sleep(0.1)
+        await_true(condition, what, pause=0.1)
         return time.monotonic() - began
 
 

@@ -7,7 +7,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +16,8 @@ import redis
 from hsqueue.ledger.connect import connect
 from hsqueue.local.processes import die_with_parent
 from hsqueue.local.redis import find_binary
+from tests.support.waiting import await_true, lives
 
-START_SECONDS = 20.0
 CONFIG = """\
 bind {host}
 port {port}
@@ -65,11 +64,7 @@ class RedisServer:
                 start_new_session=True, preexec_fn=die_with_parent,
             )  # fmt: skip
         probe = redis.Redis.from_url(self.url, socket_timeout=2)
-        deadline = time.monotonic() + START_SECONDS
-        while not _answers(probe):
-            assert self.process.poll() is None, f"Redis did not start:\n{log.read_text()[-2000:]}"
-            assert time.monotonic() < deadline, f"Redis does not answer:\n{log.read_text()[-2000:]}"
-            time.sleep(0.01)
+        await_true(lambda: _answers(probe), "Redis does not answer", pause=0.01, meanwhile=lives(self.process, log))
         probe.close()
 
     def kill(self) -> None:

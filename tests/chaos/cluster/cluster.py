@@ -6,7 +6,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.chaos.operations.system import shimmed
 from tests.support.cli import QUICK, Result, command, hsqueue
 from tests.support.engine import environment
 from tests.support.redis import RedisServer
+from tests.support.waiting import await_true
 
 ENGINE_PORT, ENGINE_RELAY, REDIS_PORT, REDIS_RELAY = 30000, 30001, 6379, 6380
 DUMP_DIR = "/dev/shm/dumps"
@@ -116,12 +116,7 @@ class Cluster:
 
     def wait(self, condition: Callable[[], bool], why: str, patience: float = PATIENCE) -> None:
         """Keeps the cluster alive until `condition` holds. why: what is wrong where it does not in `patience` s."""
-        deadline = time.monotonic() + patience
-        while not condition():
-            self.tick()
-            if time.monotonic() >= deadline:
-                raise AssertionError(f"{why}\n{self.tails()}")
-            time.sleep(0.1)
+        await_true(condition, lambda: f"{why}\n{self.tails()}", patience, pause=0.1, meanwhile=self.tick)
 
     def plan(self, prompts: Path, root: Path, shard_size: int) -> None:
         found = self.hsqueue("plan", prompts, "--out", root, "--shard-size", str(shard_size))

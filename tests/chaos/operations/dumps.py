@@ -44,6 +44,7 @@ class SpoilDumps:
             if (found and len(found) == before) or time.monotonic() >= deadline:
                 return found
             before = len(found)
+            # So long nothing new must have come.
             time.sleep(0.2)
 
 

@@ -64,6 +64,7 @@ class Relay:
         while data := await source.read(PIECE):
             await self.passage.wait()
             if self.delay:
+                # The fault itself: a slow network.
                 await asyncio.sleep(self.delay)
             target.write(data)
             await target.drain()

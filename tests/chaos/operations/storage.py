@@ -6,12 +6,13 @@ import errno
 import os
 import subprocess
 import threading
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+from tests.support.waiting import comes_true
 
 PIECE = 1 << 24
 SMALLEST = 1 << 12
@@ -79,13 +80,10 @@ class ReadOnly:
 
     def _remount(self, mode: str) -> bool:
         """The kernel refuses as long as a file is being written; tried until none is."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            done = subprocess.run(["mount", "-o", f"remount,{mode}", self.mounted], capture_output=True, check=False)
-            if done.returncode == 0:
-                return True
-            time.sleep(0.005)
-        return False
+        command = ["mount", "-o", f"remount,{mode}", self.mounted]
+        return comes_true(
+            lambda: subprocess.run(command, capture_output=True, check=False).returncode == 0, PATIENCE, pause=0.005
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pytest
 from hscapture.janitor import Janitor, remove_unread
 from hscapture.ridlayout import RidLayout
 from hscapture.writer import DumpWriter
+from tests.support.waiting import await_true
 from tests.unit.capture.states import make_card, make_dump
 
 WAIT = 60.0
@@ -54,12 +55,7 @@ def test_what_lies_unread_too_long_goes_and_nothing_else(tmp_path: Path, layout:
 def test_it_looks_by_itself(tmp_path: Path, layout: RidLayout) -> None:
     layout.write(make_dump("a", [1]))
     janitor = Janitor(tmp_path, ttl=0.1)
-    tick = threading.Event()
-    for _ in range(6000):
-        if not names(tmp_path):
-            break
-        tick.wait(0.01)
-    assert names(tmp_path) == []
+    await_true(lambda: names(tmp_path) == [], "the dump is still there")
     janitor.close(WAIT)
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,16 +37,6 @@ def put(directory: Path, name: str, nbytes: int) -> Path:
 def take(room: Room, directory: Path, name: str, nbytes: int) -> Path:
     with room.hold(directory / name, nbytes, room.deadline()):
         return put(directory, name, nbytes)
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    """For what another thread is about to do."""
-    tick = threading.Event()
-    for _ in range(LONG * 100):
-        if true():
-            return
-        tick.wait(0.01)
-    raise AssertionError("it did not come to pass")
 
 
 def size_of_a_dump(tmp_path: Path) -> int:

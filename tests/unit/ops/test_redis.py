@@ -6,7 +6,6 @@ import hashlib
 import os
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 from redis.retry import Retry
 
 from hsqueue.queue.app import BROKER_PREFIX, make_app
+from tests.support.waiting import await_true, lives
 
 PASSWORD = "letters-and-digits-0123"
 ONCE = Retry(NoBackoff(), 0)
@@ -27,6 +27,11 @@ def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture
@@ -44,13 +49,8 @@ def start(root: Path, tmp_path: Path, redis_server: str) -> Iterator[Start]:
             stderr=subprocess.STDOUT,
         )
         servers.append(server)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and server.poll() is None:
-            with socket.socket() as s:
-                if s.connect_ex(("127.0.0.1", port)) == 0:
-                    return port
-            time.sleep(0.02)
-        raise AssertionError((tmp_path / "log").read_text())
+        await_true(lambda: listens(port), "Redis does not listen", meanwhile=lives(server, tmp_path / "log"))
+        return port
 
     yield run
     for server in servers:

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.waiting import await_true, lives
 
 SCRIPTS = ["ops/slurm/hsqueue.sbatch", "ops/slurm/pair.sh", "ops/redis-start.sh"]
 
@@ -36,7 +37,7 @@ wait
 
 HSQUEUE = """\
 #!{python}
-import os, pathlib, signal, socket, sys, time
+import os, pathlib, signal, socket, sys
 import redis
 
 log = pathlib.Path(os.environ["LOG"])
@@ -55,7 +56,7 @@ if sys.argv[1] == "worker":
         sys.exit(0)
     signal.signal(signal.SIGTERM, stop)
     while True:
-        time.sleep(60)
+        signal.pause()
 """
 
 
@@ -83,12 +84,8 @@ class Job:
     def said(self) -> list[str]:
         return self.log.read_text().splitlines() if self.log.exists() else []
 
-    def until(self, true: Callable[[list[str]], bool], seconds: float = 30) -> None:
-        deadline = time.monotonic() + seconds
-        while not true(self.said()):
-            assert time.monotonic() < deadline, self.said()
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.05)
+    def until(self, true: Callable[[list[str]], bool]) -> None:
+        await_true(lambda: true(self.said()), lambda: f"{self.said()}", meanwhile=lives(self.process, self.log))
 
 
 @pytest.fixture

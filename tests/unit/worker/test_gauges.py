@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from hsworker.budget import SLOTS
 from hsworker.gauges import RECENT, Gauge, Gauges, Reading, Totals
+from tests.support.waiting import await_true
 
 
 @pytest.fixture
@@ -143,7 +143,4 @@ def test_a_thread_writes_what_the_others_tell(gauges: Gauges) -> None:
     gauge = gauges.claim()
     gauge.start()
     gauge.asked()
-    deadline = time.monotonic() + 30
-    while gauges.readings()[0].requests != 1:
-        assert time.monotonic() < deadline, "nobody writes"
-        time.sleep(0.01)
+    await_true(lambda: gauges.readings()[0].requests == 1, "nobody writes")

@@ -32,6 +32,7 @@ def setting(name: str) -> float:
 
 
 def fsync(descriptor: Any) -> None:
+    # The fault itself: a slow disk.
     time.sleep(setting("fsync_seconds"))
     _fsync(descriptor)
 
