@@ -45,6 +45,12 @@ def external_places(urls: Sequence[str], dump_dirs: Sequence[Path]) -> list[Engi
     ]
 
 
+def dump_root(root: Path) -> Path:
+    """Directory in memory in which each embedded engine of the run in `root` has its dump directory."""
+    base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else FALLBACK
+    return base / f"hsqueue-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:8]}"
+
+
 def local_places(
     root: Path, count: int, target: Target, layers: str, dump_layout: str, options: str
 ) -> list[EnginePlace]:
@@ -53,12 +59,10 @@ def local_places(
         more = shlex.split(options)
     except ValueError as error:
         raise UsageError(f"--engine-options {options!r} is not understood ({error})", do="Close its quotes.") from None
-    base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else FALLBACK
-    mark = hashlib.sha256(str(root).encode()).hexdigest()[:8]
     places = []
     for k in range(count):
         port = free_port()
-        dump_dir = base / f"hsqueue-{mark}" / f"engine{k}"
+        dump_dir = dump_root(root) / f"engine{k}"
         command = (
             sys.executable, "-m", "hsengine", "--model", target.model, "--port", str(port), "--dump-dir", str(dump_dir),
             "--layers", layers, "--norm", target.norm, "--dtype", target.dtype, "--dump-layout", dump_layout,

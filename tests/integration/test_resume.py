@@ -10,9 +10,11 @@ from pathlib import Path
 import psutil
 
 from hsqueue.contracts.rid import parse_rid
+from hsqueue.local.engines import dump_root
 from tests.support.cli import hsqueue, start
 from tests.support.engine import engine, start_engine
 from tests.support.prompts import Reference, half_alike, published, token_prompts, wrong_samples
+from tests.support.waiting import await_true, lives
 
 COUNT = 400
 
@@ -27,12 +29,7 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_for_files(process: subprocess.Popen[bytes], root: Path, count: int, log: Path) -> None:
-    while len(published(root)) < count:
-        assert process.poll() is None, log.read_text()
-        try:
-            process.wait(0.02)
-        except subprocess.TimeoutExpired:
-            continue
+    await_true(lambda: len(published(root)) >= count, "it stands still", meanwhile=lives(process, log))
 
 
 def asked_indices(asked: list[tuple[str, int]]) -> list[int]:
@@ -86,6 +83,10 @@ def test_the_embedded_servers_die_with_a_killed_run(tmp_path: Path) -> None:
     process.wait()
     _, alive = psutil.wait_procs(family, timeout=20)
     assert alive == []
+    # Its dumps stay in memory for as long as nobody resumes it or cleans up.
+    assert any(dump_root(root).rglob("req_*"))
+    assert hsqueue("clean", root).status == 0
+    assert not dump_root(root).exists()
 
 
 def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:

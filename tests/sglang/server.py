@@ -8,8 +8,7 @@ import random
 import signal
 import socket
 import subprocess
-import threading
-import time
+import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,10 +20,12 @@ import requests
 from hsqueue.contracts.card import EngineCard
 from hsqueue.local.processes import die_with_parent
 from hsqueue.planning.target import read_card
+from tests.support.waiting import await_true, lives
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON_VARIABLE = "HSQ_SGLANG_PYTHON"
 START_SECONDS = 240.0
+SHARED_MEMORY = Path("/dev/shm")
 OPTIONS = (
     "--device", "cpu", "--attention-backend", "torch_native", "--dtype", "float32", "--disable-cuda-graph",
     "--mem-fraction-static", "0.1", "--max-total-tokens", "16384", "--host", "127.0.0.1",
@@ -62,10 +63,7 @@ class Server:
 
     def await_empty(self, seconds: float) -> None:
         """Returns when no request's dump is left; nobody removes any here but the server itself."""
-        deadline, tick = time.monotonic() + seconds, threading.Event()
-        while left := self.dumps():
-            assert time.monotonic() < deadline, f"still there after {seconds} s: {left}"
-            tick.wait(0.2)
+        await_true(lambda: not self.dumps(), lambda: f"still there after {seconds} s: {self.dumps()}", seconds, 0.2)
 
     def resident(self) -> int:
         """Bytes of memory of all of the server's processes."""
@@ -129,9 +127,21 @@ def sglang_server(
         os.environ[PYTHON_VARIABLE], "-m", "sglang.launch_server", "--model-path", str(model), "--port", str(port),
         *OPTIONS, *(() if warmup else ("--skip-server-warmup",)), *options,
     ]  # fmt: skip
-    variables = environment(directory / "site", {"HSQ_DUMP_DIR": str(place), **(settings or {})})
+    # SGLang ends by killing itself, and leaves its sockets behind.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        ours = {"HSQ_DUMP_DIR": str(place), "TMPDIR": temporary, **(settings or {})}
+        process = start(command, directory, environment(directory / "site", ours), log)
+        server = Server(f"http://127.0.0.1:{port}", place, model, log, process)
+        try:
+            wait_until_ready(server)
+            yield server
+        finally:
+            stop(process)
+
+
+def start(command: list[str], directory: Path, variables: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as output:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             stdout=output,
             stderr=output,
@@ -142,32 +152,26 @@ def sglang_server(
             # Tests that are killed must not leave a server behind.
             preexec_fn=die_with_parent,
         )
-    server = Server(f"http://127.0.0.1:{port}", place, model, log, process)
-    try:
-        wait_until_ready(server)
-        yield server
-    finally:
-        stop(process)
 
 
 def wait_until_ready(server: Server) -> None:
     """Returns when the server answers; fails with the end of its log when it ends or takes too long."""
-    waited = 0.0
-    while True:
+
+    def answers() -> bool:
         with contextlib.suppress(requests.RequestException):
-            if requests.get(f"{server.url}/model_info", timeout=5).status_code == 200:
-                return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            server.process.wait(0.5)
-        waited += 0.5
-        tail = server.log.read_text(errors="replace")[-3000:]
-        assert server.process.poll() is None, f"SGLang ended:\n{tail}"
-        assert waited < START_SECONDS, f"SGLang was not ready in time:\n{tail}"
+            return requests.get(f"{server.url}/model_info", timeout=5).status_code == 200
+        return False
+
+    await_true(
+        answers, lambda: f"SGLang was not ready in time:\n{server.log.read_text(errors='replace')[-3000:]}",
+        START_SECONDS, pause=0.5, meanwhile=lives(server.process, server.log),
+    )  # fmt: skip
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     """Ends the server and all of its children, and nothing else: they are a process group of their own."""
     children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    shared = shared_memory([psutil.Process(process.pid), *children]) if children else set()
     # Only the first process: a child that ends before it counts as a crash, which is then looked into at length.
     process.terminate()
     try:
@@ -178,3 +182,19 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     _, alive = psutil.wait_procs(children, timeout=10)
     for child in alive:
         child.kill()
+    for path in shared:
+        path.unlink(missing_ok=True)
+
+
+def shared_memory(family: list[psutil.Process]) -> set[Path]:
+    """Files right in /dev/shm that these processes have mapped; SGLang leaves them there. Dumps lie in directories.
+
+    By their inodes: a semaphore is mapped under another name than it ends up with.
+    """
+    mapped = set()
+    for process in family:
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
+            mapped |= {int(line.split()[4]) for line in lines if f" {SHARED_MEMORY}/" in line}
+    with os.scandir(SHARED_MEMORY) as entries:
+        return {Path(entry.path) for entry in entries if entry.inode() in mapped and entry.is_file()}
