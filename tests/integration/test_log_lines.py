@@ -50,14 +50,13 @@ def test_the_command_line_takes_the_form_from_the_settings(tmp_path: Path, redis
         assert {"time", "level", "logger", "message"} <= set(json.loads(line)), line
 
 
-def test_a_workers_log_is_json_from_its_first_line_on(tmp_path: Path) -> None:
-    """But for what Celery writes past all logging when it is told to stop."""
+def test_a_workers_log_is_json_from_its_first_line_to_its_last(tmp_path: Path) -> None:
     prompts = token_prompts(tmp_path / "prompts.jsonl", [20] * 12)
     root = tmp_path / "run"
     found = hsqueue("run", prompts, "--out", root, "--shard-size", "6", env={"HSQ_LOG": "json"})
     assert found.status == 0, found.text
-    text = (root / "logs" / "gpu0.log").read_text().partition("\nworker: ")[0]
-    told = [json.loads(line) for line in text.splitlines() if line]
+    told = [json.loads(line) for line in (root / "logs" / "gpu0.log").read_text().splitlines()]
+    assert "worker: Cold shutdown (MainProcess)" in [line["message"] for line in told]
     ended = [line for line in told if line["logger"] == "hsworker.station" and "6/6 done" in line["message"]]
     assert sorted(line["shard"] for line in ended) == [0, 1]
     for line in ended:

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from celery import Task
+from celery.apps import worker as celery_worker
 from celery.signals import setup_logging, worker_process_init, worker_ready, worker_shutting_down
 
 from hsqueue.contracts.errors import HsqueueError, SamplesFailed, UsageError
@@ -87,10 +88,12 @@ app.Worker = DrainingWorker
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def _configure_logging(loglevel: int | str | None = None, **_: Any) -> None:
-    from hsqueue.logs import configure
+    from hsqueue.logs import configure, say_past_logging
 
     name = f"{Pin.from_environment().name}@{socket.gethostname()}"
     configure(settings.log, loglevel or logging.INFO, settings.secrets, worker=name)
+    # Celery's signal handlers write plain lines to standard output.
+    celery_worker.safe_say = say_past_logging
 
 
 @worker_process_init.connect  # type: ignore[untyped-decorator]
