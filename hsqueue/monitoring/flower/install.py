@@ -6,10 +6,12 @@ Flower has no such interface: what is touched here is why its version is pinned,
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from celery import states
 from celery.events.state import TASK_EVENT_TO_STATE
 from flower import urls
+from flower.events import EventsState
 from flower.views import BaseHandler
 from flower.views.monitor import Metrics
 from flower.views.tasks import TASK_COLUMNS
@@ -19,7 +21,7 @@ from tornado.web import authenticated
 from hsqueue.monitoring.flower.handlers import handlers
 from hsqueue.monitoring.flower.loader import Loader
 from hsqueue.monitoring.flower.source import Source
-from hsqueue.monitoring.flower.tasks import COLUMNS, LABELS, format_task
+from hsqueue.monitoring.flower.tasks import COLUMNS, LABELS, format_task, in_flowers_terms
 
 POLICY = "; ".join((
     "default-src 'none'", "script-src 'self'", "style-src 'self' 'unsafe-inline'", "img-src 'self' data:",
@@ -39,10 +41,20 @@ def install(redis_url: str) -> None:
     _set_policy()
     # Progress is no state of its own: to those who filter, the task has started.
     TASK_EVENT_TO_STATE["progress"] = states.STARTED
+    _set_events()
     TASK_COLUMNS.update(LABELS)
     options.tasks_columns = COLUMNS
     options.format_task = format_task
     options.natural_time = True
+
+
+def _set_events() -> None:
+    before = EventsState.event
+
+    def event(self: EventsState, event: dict[str, Any]) -> None:
+        before(self, in_flowers_terms(event))
+
+    EventsState.event = event
 
 
 def _set_policy() -> None:

@@ -26,9 +26,14 @@ def format_task(task: Any) -> Any:
     task.kwargs = shard_text(task.kwargs)
     task.args = "" if task.args in (None, "()", "[]") else unquoted(task.args)
     task.result = unquoted(task.exception) if task.state == "FAILURE" else unquoted(task.result)
-    if task.state == "SUCCESS" and SENT_AGAIN.match(task.result):
-        task.state = "RETRY"
     return task
+
+
+def in_flowers_terms(event: dict[str, Any]) -> dict[str, Any]:
+    """Celery's event of a task that ended with its shard going on in another one, as that of a task tried again."""
+    if event["type"] == "task-succeeded" and SENT_AGAIN.match(unquoted(event.get("result"))):
+        return {**event, "type": "task-retried"}
+    return event
 
 
 def shard_text(kwargs: object) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from celery.events.state import Task
+from celery.events.state import State, Task
 
 from hsqueue.contracts.message import TASK_NAME, ShardMessage
-from hsqueue.monitoring.flower.tasks import format_task, shard_text, unquoted
+from hsqueue.monitoring.flower.tasks import format_task, in_flowers_terms, shard_text, unquoted
 
 KWARGS = str(ShardMessage("r1", 7, 64).to_kwargs())
 
@@ -47,9 +47,14 @@ def test_a_failed_shard_says_why() -> None:
     ],
 )
 def test_a_shard_that_goes_on_elsewhere_is_no_success(result: str, state: str) -> None:
-    task = shown("SUCCESS", result=result)
-    assert task.state == state
-    assert task.result == result.strip("'")
+    known = State()
+    common = {"uuid": "a", "hostname": "gpu0@n", "timestamp": 1.0, "local_received": 1.0, "clock": 1}
+    for event in ({"type": "task-started"}, {"type": "task-succeeded", "result": result, "runtime": 1.0}):
+        known.event(in_flowers_terms({**common, **event}))
+    task = known.tasks["a"]
+    assert (task.state, task.runtime) == (state, 1.0)
+    task.name = TASK_NAME
+    assert format_task(task).result == result.strip("'")
 
 
 def test_another_task_stays_as_it_is() -> None:
