@@ -6,12 +6,15 @@ import json
 from dataclasses import dataclass
 from typing import Any, cast
 
-import requests
-from requests.adapters import HTTPAdapter
+from urllib3 import Timeout
+from urllib3.connectionpool import connection_from_url
+from urllib3.exceptions import HTTPError, LocationValueError, NewConnectionError, ProtocolError, TimeoutError
+from urllib3.util import parse_url
 
 from hsqueue.contracts.errors import EngineDown, EngineRefused, RequestTimeout, SampleRefused, UsageError
 from hsworker.matching import Response, parse_response
 
+SHAPE = "Write it as http://HOST:PORT."
 CONNECT_TIMEOUT = 5.0
 QUICK_TIMEOUT = 10.0
 ANSWER_LIMIT = 16 << 20
@@ -36,14 +39,17 @@ class EngineClient:
 
     def __init__(self, url: str, *, connections: int = 4, timeout: float = 600.0) -> None:
         if not url.startswith(("http://", "https://")):
-            raise UsageError(f"engine URL {url!r} is not understood", do="Write it as http://HOST:PORT.")
+            raise UsageError(f"engine URL {url!r} is not understood", do=SHAPE)
         if "@" in url or "?" in url or "#" in url:
             # It is shown in logs, in Redis and by hsqueue status.
-            raise UsageError("an engine URL may hold no password and no query", do="Write it as http://HOST:PORT.")
+            raise UsageError("an engine URL may hold no password and no query", do=SHAPE)
         self.url, self.timeout = url.rstrip("/"), timeout
-        self.session = requests.Session()
-        self.session.trust_env = False
-        self.session.mount(url, HTTPAdapter(pool_connections=1, pool_maxsize=connections, max_retries=0))
+        try:
+            # A pool goes to its own host alone, and takes nothing from the environment: no proxy, no netrc.
+            self._pool = connection_from_url(self.url, maxsize=connections)
+            self._path = parse_url(self.url).path or ""
+        except LocationValueError as error:
+            raise UsageError(f"engine URL {url!r} is not understood ({error})", do=SHAPE) from None
 
     def prefill(self, rid: str, input_ids: list[int]) -> Response:
         """Runs one prompt through the model and waits for the answer.
@@ -61,14 +67,15 @@ class EngineClient:
         }
         try:
             answer = self._call("POST", "generate", (CONNECT_TIMEOUT, self.timeout), body)
-        except requests.Timeout:
+        except HTTPError as error:
+            # To be refused counts as a timeout in some of urllib3's versions.
+            if isinstance(error, NewConnectionError) or not isinstance(error, TimeoutError):
+                raise EngineDown(f"{self.url} dropped the connection ({type(error).__name__})", sample=rid) from None
             self.abort(rid)
             raise RequestTimeout(
                 f"no answer within {self.timeout:.0f} s", sample=rid,
                 do="If prompts take longer, raise HSQ_REQUEST_TIMEOUT.",
             ) from None  # fmt: skip
-        except requests.RequestException as error:
-            raise EngineDown(f"{self.url} dropped the connection ({type(error).__name__})", sample=rid) from None
         if answer.status == 400:
             raise SampleRefused(f"{self.url} refuses the prompt: {answer.message}", sample=rid)
         if answer.status != 200:
@@ -82,7 +89,7 @@ class EngineClient:
         """Whether the engine answers at all; runs no prefill."""
         try:
             return self._call("GET", "model_info", (2.0, QUICK_TIMEOUT)).status == 200
-        except requests.RequestException:
+        except HTTPError:
             return False
 
     def server_info(self) -> dict[str, Any]:
@@ -93,7 +100,7 @@ class EngineClient:
                 found = json.loads(answer.body) if answer.status == 200 else None
                 if isinstance(found, dict):
                     return cast(dict[str, Any], found)
-            except (requests.RequestException, ValueError, RecursionError) as error:
+            except (HTTPError, ValueError, RecursionError) as error:
                 raise EngineDown(
                     f"no engine answers at {self.url} ({type(error).__name__})",
                     do="Start it, or correct --engine; SGLang takes minutes to load a large model.",
@@ -106,20 +113,28 @@ class EngineClient:
         """Asks the engine to drop a request; a client that goes away does not stop its prefill."""
         try:
             self._call("POST", "abort_request", (2.0, 2.0), {"rid": rid})
-        except requests.RequestException:
+        except HTTPError:
             return
 
     def _call(self, method: str, page: str, timeout: tuple[float, float], body: object = None) -> Answer:
         """One request to the configured engine and to no other: a redirect is an answer like any other.
 
-        Raises requests.RequestException, also for an answer longer than ANSWER_LIMIT.
+        Raises HTTPError, also for an answer longer than ANSWER_LIMIT.
         """
-        with self.session.request(
-            method, f"{self.url}/{page}", json=body, timeout=timeout, allow_redirects=False, stream=True
+        connect, read = timeout
+        with self._pool.urlopen(
+            method,
+            f"{self._path}/{page}",
+            body=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+            headers=None if body is None else {"Content-Type": "application/json"},
+            timeout=Timeout(connect=connect, read=read),
+            retries=False,
+            redirect=False,
+            preload_content=False,
         ) as answer:
             data = bytearray()
-            for chunk in answer.iter_content(1 << 16):
+            for chunk in answer.stream(1 << 16):
                 data += chunk
                 if len(data) > ANSWER_LIMIT:
-                    raise requests.ConnectionError(f"an answer of more than {ANSWER_LIMIT} bytes")
-            return Answer(answer.status_code, bytes(data))
+                    raise ProtocolError(f"an answer of more than {ANSWER_LIMIT} bytes")
+            return Answer(answer.status, bytes(data))

@@ -120,9 +120,8 @@ def _take(way: Way, rid: RequestId, sample: Sample) -> Published:
             return publish(
                 Publication(
                     source=dump.path, dump=dump.file, meta=dump.meta, run=way.run, index=sample.index, id=sample.id,
-                ids=sample.input_ids.tobytes(),
-                    loss_mask=sample.loss_mask, final=way.layout.sample(way.shard, sample.index),
-                    mark=f"{way.fence}.{rid.attempt}",
+                    ids=sample.input_ids.tobytes(), loss_mask=sample.loss_mask,
+                    final=way.layout.sample(way.shard, sample.index), mark=f"{way.fence}.{rid.attempt}",
                 ),
                 way.may_publish,
             )  # fmt: skip
