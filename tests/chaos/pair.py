@@ -21,8 +21,9 @@ from hsqueue.planning.plan import load_run
 from hsqueue.queue.app import make_app
 from hsqueue.queue.producer import enqueue
 from hsqueue.store.layout import RunLayout
-from hsworker.budget import Budget, Limits
+from hsworker.budget import Budget
 from hsworker.engine import EngineClient
+from hsworker.turns import Limits
 from tests.chaos.gated import Gate
 from tests.chaos.operations.network import Proxy, start_proxy
 from tests.chaos.operations.processes import Find, main_of, tree_of

@@ -6,7 +6,8 @@ import contextlib
 import subprocess
 from pathlib import Path
 
-from hsworker.budget import Budget, Limits
+from hsworker.budget import Budget
+from hsworker.turns import Limits
 from tests.support.cli import start
 from tests.support.engine import engine
 from tests.support.prompts import published, token_prompts

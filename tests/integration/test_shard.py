@@ -23,13 +23,14 @@ from hsqueue.store.files import temporary_name
 from hsqueue.store.manifest import read_manifest
 from hsqueue.store.retry import retry
 from hsqueue.store.verify import verify
-from hsworker.budget import Budget, Limits
+from hsworker.budget import Budget
 from hsworker.counter_dumps import CounterDumps
 from hsworker.dumps import DumpSource, RidDumps
 from hsworker.lease import LeaseKeeper
 from hsworker.sample import Way
 from hsworker.shard import Outcome, ShardRun
 from hsworker.times import ENOUGH
+from hsworker.turns import Limits
 from tests.support.counter import write_counter_dump
 from tests.support.fakeengine import CARD, FakeEngine
 from tests.support.ledger import expire, granted

@@ -10,7 +10,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from hsworker.budget import Budget, Limits, Share
+from hsworker.budget import Budget, Share
+from hsworker.turns import Limits
 
 PATIENCE = 30.0
 

@@ -13,83 +13,16 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from pathlib import Path
 
+from hsworker.bell import Bell
+from hsworker.turns import Limits, Slot, Waits, hears, is_turn, may_send, waits_for
+
 SLOTS = 16
-_SLOT = struct.Struct("<qdqqqqqq")
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One process at work on one shard. since: when it began, seconds of the system's monotonic clock.
-    requests, tokens: sent and unanswered. bytes: of dumps awaited or unread. wants: it has something to send now.
-    alone: it wants, or has, the engine for one request of its own. fence: of its lease, 0 before it has one.
-    """
-
-    pid: int
-    since: float
-    requests: int = 0
-    bytes: int = 0
-    wants: bool = False
-    alone: bool = False
-    fence: int = 0
-    tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """requests, tokens: in flight on the engine. bytes: of dumps awaited or unread.
-
-    Tokens keep an engine's batches full, whatever the prompts' lengths; requests bound the threads.
-    """
-
-    requests: int
-    tokens: int
-    bytes: int
-
-
-def is_turn(mine: Slot, others: Iterable[Slot]) -> bool:
-    """Whether no elder shard has something to send."""
-    return not any(other.wants and (other.since, other.pid) < (mine.since, mine.pid) for other in others)
-
-
-def may_send(mine: Slot, others: Iterable[Slot], tokens: int, size: int, limits: Limits) -> bool:
-    """Whether one more request of `tokens` tokens with a dump of `size` bytes may be sent.
-
-    One larger than a whole limit is sent when nothing else is in flight, so that it can be done at all.
-    """
-    others = list(others)
-    requests = mine.requests + sum(o.requests for o in others)
-    held = mine.bytes + sum(o.bytes for o in others)
-    if mine.alone:
-        first = not any(o.alone and (o.since, o.pid) < (mine.since, mine.pid) for o in others)
-        return first and requests == 0 and (held == 0 or held + size <= limits.bytes)
-    if any(o.alone for o in others) or not is_turn(mine, others):
-        return False
-    if requests == 0 and held == 0:
-        return True
-    flying = mine.tokens + sum(o.tokens for o in others)
-    return requests < limits.requests and flying + tokens <= limits.tokens and held + size <= limits.bytes
-
-
-class Waits(Enum):
-    """Whose doing may let a refused shard send. Of its own requests' ends it hears anyway."""
-
-    ITSELF = "itself"
-    OTHERS = "others"
-    ELDER = "elder"
-
-
-def waits_for(mine: Slot, others: Iterable[Slot]) -> Waits:
-    """Whom to look at again after a refusal."""
-    others = list(others)
-    if not is_turn(mine, others):
-        return Waits.ELDER
-    return Waits.OTHERS if any(o.requests or o.tokens or o.bytes or o.alone for o in others) else Waits.ITSELF
+_SLOT = struct.Struct("<qdqqqqqqq")
 
 
 class Budget:
@@ -97,6 +30,8 @@ class Budget:
 
     def __init__(self, path: Path, limits: Limits) -> None:
         self.limits = limits
+        self._path = path
+        self._bells: dict[int, Bell] = {}
         self._file = path.open("a+b")
         self._thread_lock = threading.Lock()
         with self._locked():
@@ -115,14 +50,24 @@ class Budget:
 
     def _read(self) -> dict[int, Slot]:
         found, own = {}, os.getpid()
-        for place, (pid, since, requests, size, wants, alone, fence, tokens) in enumerate(_SLOT.iter_unpack(self._map)):
+        for place, (pid, since, requests, size, wants, alone, fence, tokens, waits) in enumerate(
+            _SLOT.iter_unpack(self._map)
+        ):
             if pid == own or is_alive(pid):
-                found[place] = Slot(pid, since, requests, size, bool(wants), bool(alone), fence, tokens)
+                found[place] = Slot(pid, since, requests, size, bool(wants), bool(alone), fence, tokens, Waits(waits))
         return found
 
     def _write(self, place: int, slot: Slot) -> None:
-        fields = (slot.pid, slot.since, slot.requests, slot.bytes, slot.wants, slot.alone, slot.fence, slot.tokens)
-        _SLOT.pack_into(self._map, place * _SLOT.size, *fields)
+        _SLOT.pack_into(
+            self._map, place * _SLOT.size, slot.pid, slot.since, slot.requests, slot.bytes, slot.wants, slot.alone,
+            slot.fence, slot.tokens, slot.waits,
+        )  # fmt: skip
+
+    def _bell(self, place: int) -> Bell:
+        """Of whoever has that place. Called under the lock."""
+        if place not in self._bells:
+            self._bells[place] = Bell(self._path.with_name(f"{self._path.name}.bell{place}"))
+        return self._bells[place]
 
     def slots(self) -> list[Slot]:
         """Of the living processes."""
@@ -139,16 +84,26 @@ class Budget:
             if place is None:
                 raise RuntimeError(f"more than {SLOTS} processes share one engine")
             self._write(place, Slot(os.getpid(), time.monotonic()))
-        return Share(self, place)
+            return Share(self, place, self._bell(place))
 
 
 class Share:
-    """One shard's part of the budget. waits: whom the last refusal of ``take`` waits for."""
+    """One shard's part of the budget. bell: rung when another one frees what this one was refused."""
 
-    def __init__(self, budget: Budget, place: int) -> None:
-        self._budget, self._place = budget, place
+    def __init__(self, budget: Budget, place: int, bell: Bell) -> None:
+        self._budget, self._place, self._bell = budget, place, bell
         self._declared = (False, 0)
-        self.waits = Waits.ITSELF
+
+    def wait(self, timeout: float) -> bool:
+        """Until another shard frees what this one was refused or ``wake`` is called; False after `timeout` seconds.
+
+        Nobody rings for a process that was killed, so whoever waits for another has to look now and then.
+        """
+        return self._bell.wait(timeout)
+
+    def wake(self) -> None:
+        """Ends a wait of this process, or the next one."""
+        self._bell.ring()
 
     @contextmanager
     def _slot(self) -> Iterator[tuple[Slot, list[Slot]]]:
@@ -160,16 +115,32 @@ class Share:
     def _put(self, slot: Slot) -> None:
         self._budget._write(self._place, slot)
 
+    def _free(self, change: Callable[[Slot], Slot]) -> None:
+        """Changes this shard's slot, and rings for those whom that may let go on."""
+        with self._budget._locked():
+            slots = self._budget._read()
+            slots[self._place] = change(slots[self._place])
+            self._put(slots[self._place])
+            listening = [
+                self._budget._bell(place)
+                for place, slot in slots.items()
+                if place != self._place and hears(slot, (other for at, other in slots.items() if at != place))
+            ]
+        for bell in listening:
+            bell.ring()
+
     def is_turn(self) -> bool:
+        """Where it is not, ``wait`` ends when it is."""
         with self._slot() as (mine, others):
-            return is_turn(mine, others)
+            found = is_turn(mine, others)
+            self._put(replace(mine, waits=Waits.ITSELF if found else Waits.ELDER))
+        return found
 
     def declare(self, *, wants: bool, fence: int) -> None:
         """Says whether this shard has something to send now; the younger waits while it has."""
         if self._declared != (wants, fence):
             self._declared = (wants, fence)
-            with self._slot() as (mine, _):
-                self._put(replace(mine, wants=wants, fence=fence))
+            self._free(lambda mine: replace(mine, wants=wants, fence=fence))
 
     def take(self, tokens: int, size: int, *, alone: bool = False) -> bool:
         """Takes leave to send one request of `tokens` tokens with a dump of `size` bytes; False where it has to wait.
@@ -178,13 +149,12 @@ class Share:
         """
         with self._slot() as (mine, others):
             if mine.alone and mine.requests:
-                self.waits = Waits.ITSELF
                 return False
             wants, fence = self._declared
-            mine = replace(mine, alone=alone, wants=wants, fence=fence)
+            mine = replace(mine, alone=alone, wants=wants, fence=fence, waits=Waits.ITSELF)
             granted = may_send(mine, others, tokens, size, self._budget.limits)
             if not granted:
-                self.waits = waits_for(mine, others)
+                mine = replace(mine, waits=waits_for(mine, others))
             else:
                 mine = replace(mine, requests=mine.requests + 1, tokens=mine.tokens + tokens, bytes=mine.bytes + size)
             self._put(mine)
@@ -192,19 +162,19 @@ class Share:
 
     def answered(self, tokens: int) -> None:
         """The engine is done with a request of `tokens` tokens; its dump may still wait. Ends a time alone."""
-        with self._slot() as (mine, _):
-            # Only the last answer ends it: the wish for a time alone outlives the requests that it waits for.
-            alone = mine.alone and mine.requests > 1
-            self._put(replace(mine, requests=mine.requests - 1, tokens=mine.tokens - tokens, alone=alone))
+        # Only the last answer ends it: the wish for a time alone outlives the requests that it waits for.
+        self._free(
+            lambda mine: replace(
+                mine, requests=mine.requests - 1, tokens=mine.tokens - tokens, alone=mine.alone and mine.requests > 1
+            )
+        )
 
     def taken(self, size: int) -> None:
         """A dump is copied and removed, or given up."""
-        with self._slot() as (mine, _):
-            self._put(replace(mine, bytes=mine.bytes - size))
+        self._free(lambda mine: replace(mine, bytes=mine.bytes - size))
 
     def close(self) -> None:
-        with self._budget._locked():
-            self._budget._write(self._place, Slot(0, 0.0))
+        self._free(lambda _: Slot(0, 0.0))
 
 
 def is_alive(pid: int) -> bool:

@@ -17,10 +17,10 @@ from hsqueue.contracts.errors import HsqueueError
 from hsqueue.ledger.connect import connect, redis_errors
 from hsqueue.ledger.signs import give_sign, take_sign_back
 from hsqueue.monitoring.limits import HEARTBEAT
-from hsworker.budget import Slot
 from hsworker.gauges import Reading
 from hsworker.life import Life, State
 from hsworker.station import Station
+from hsworker.turns import Slot
 
 log = logging.getLogger(__name__)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import queue
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ from hsqueue.store.files import (
 from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
 from hsqueue.store.manifest import make_manifest, write_manifest
 from hsqueue.store.survey import survey_shard
-from hsworker.budget import Share, Waits
+from hsworker.budget import Share
 from hsworker.lease import LeaseKeeper
 from hsworker.progress import Send, ShardProgress
 from hsworker.sample import Way, dump_bytes, process
@@ -49,8 +48,7 @@ from hsworker.times import complaint
 log = logging.getLogger(__name__)
 
 IDLE_POLL = 0.25
-REFUSAL_POLL = {Waits.OTHERS: 0.005, Waits.ELDER: 0.02, Waits.ITSELF: IDLE_POLL}
-"""Seconds until a look at a budget that another shard may free. An elder's wish to send takes a while."""
+"""Seconds until a look without having been woken."""
 
 STOP_POLL = 0.1
 
@@ -112,8 +110,8 @@ class ShardRun:
         self.share, self.settings, self.report, self.stopping = share, settings, report, stopping
         self.shard = keeper.lease.shard
         self.indices = info.shard_range(self.shard)
-        self._events: queue.SimpleQueue[_Ended | None] = queue.SimpleQueue()
-        self.way = way(lambda: self._events.put(None))
+        self._ended: deque[_Ended] = deque()
+        self.way = way(share.wake)
         self._committed: dict[int, Published] = {}
         self._uncommitted: list[Published] = []
         self._given_up: dict[int, GivenUp] = {}
@@ -209,7 +207,8 @@ class ShardRun:
                     progress.started(send)
                     pool.submit(self._process, samples[send.index], send)
                     continue
-                self._await(progress, self._pause(progress) if send is None else self._refusal_pause())
+                # What lets a refused request be sent, in this process or in another, wakes it.
+                self._await(progress, self._pause(progress) if send is None else IDLE_POLL)
                 self._commit_when_due(progress)
                 if time.monotonic() - self._last_meter >= METER_SECONDS:
                     self._meter()
@@ -226,10 +225,6 @@ class ShardRun:
         tokens = samples[send.index].tokens
         return self.share.take(tokens, dump_bytes(self.way.target, tokens), alone=send.alone)
 
-    def _refusal_pause(self) -> float:
-        """What frees the budget in this process wakes it; only for another's sake has it to look."""
-        return REFUSAL_POLL[self.share.waits]
-
     def _pause(self, progress: ShardProgress) -> float:
         pause = progress.pause(time.monotonic())
         return IDLE_POLL if pause is None else min(IDLE_POLL, pause + 0.001)
@@ -244,18 +239,14 @@ class ShardRun:
             more = {"run": self.info.run, "shard": self.shard, "index": sample.index}
             log.exception("run %s shard %d sample %d: unexpected error", *more.values(), extra=more)
             error = Unexpected(f"{type(unknown).__name__}: {unknown}", sample=sample.index)
-        self._events.put(_Ended(sample.index, published, error))
+        self._ended.append(_Ended(sample.index, published, error))
+        self.share.wake()
 
     def _await(self, progress: ShardProgress, timeout: float) -> None:
-        """Waits for one event, then takes all that have come."""
-        try:
-            event = self._events.get(timeout=timeout)
-            while True:
-                if event is not None:
-                    self._record(progress, event)
-                event = self._events.get_nowait()
-        except queue.Empty:
-            return
+        """Waits to be woken, then takes all that have ended."""
+        self.share.wait(timeout)
+        while self._ended:
+            self._record(progress, self._ended.popleft())
 
     def _record(self, progress: ShardProgress, event: _Ended) -> None:
         if event.published is not None:

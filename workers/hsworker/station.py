@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +33,7 @@ from hsqueue.planning.target import read_card
 from hsqueue.settings import Settings
 from hsqueue.store.files import require_volume
 from hsqueue.store.layout import RunLayout
-from hsworker.budget import Budget, Limits, Share
+from hsworker.budget import Budget, Share
 from hsworker.counter_dumps import CounterDumps
 from hsworker.dumps import DumpSource, RidDumps, sweep
 from hsworker.engine import EngineClient
@@ -45,10 +44,12 @@ from hsworker.pause import read_pause, write_pause
 from hsworker.pinning import Pin
 from hsworker.sample import Way
 from hsworker.shard import Outcome, ShardRun
+from hsworker.turns import Limits
 
 log = logging.getLogger(__name__)
 
-TURN_POLL = 0.02
+TURN_POLL = 0.25
+"""Seconds until a look whether the worker is paused, or an elder shard's process was killed."""
 COUNTER_SETTLE = 0.25
 COUNTER_PATIENCE = 10.0
 
@@ -224,7 +225,7 @@ class Station:
                 return False
             if share.is_turn():
                 return True
-            time.sleep(TURN_POLL)
+            share.wait(TURN_POLL)
 
     def _pause_for(self, error: HsqueueError, message: ShardMessage) -> None:
         if error.kind is Kind.ENGINE_DOWN or isinstance(error, EngineUnfit):

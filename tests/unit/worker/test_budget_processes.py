@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from hsworker import budget as budgets
-from hsworker.budget import Budget, Limits
+from hsworker.budget import Budget
+from hsworker.turns import Limits
 from tests.support.sharer import Sharer, sharers
 
 LIMITS = Limits(requests=4, tokens=40, bytes=100)
@@ -94,6 +95,65 @@ def test_a_killed_process_counts_for_nothing(path: Path, pair: tuple[Sharer, Sha
     assert younger.is_turn()
     assert younger.take(1, 100)
     assert [slot.pid for slot in Budget(path, LIMITS).slots()] == [younger.process.pid]
+
+
+# --- who is woken ---------------------------------------------------------------------------------------------
+
+SOON, LONG = 0.02, 20.0
+
+
+def test_whoever_waits_for_its_turn_is_woken_when_it_comes_and_not_before(pair: tuple[Sharer, Sharer]) -> None:
+    elder, younger = pair
+    elder.declare(wants=True, fence=7)
+    assert elder.take(1, 10)
+    assert not younger.is_turn()
+    elder.answered(1)
+    elder.taken(10)
+    assert not younger.wait(SOON)
+    elder.declare(wants=False, fence=7)
+    assert younger.wait(LONG)
+    assert younger.is_turn()
+
+
+@pytest.mark.parametrize("size", [10, 25])
+def test_whoever_was_refused_is_woken_by_what_is_freed(pair: tuple[Sharer, Sharer], size: int) -> None:
+    elder, younger = pair
+    assert all(elder.take(1, 25) for _ in range(4))
+    assert not younger.take(1, size)
+    elder.answered(1)
+    assert younger.wait(LONG)
+    assert not younger.take(1, size)
+    elder.taken(25)
+    assert younger.wait(LONG)
+    assert younger.take(1, size)
+    elder.answered(1)
+    assert not younger.wait(SOON), "it was granted what it had asked for"
+
+
+def test_whoever_waits_to_be_alone_is_woken_although_it_is_not_its_turn(pair: tuple[Sharer, Sharer]) -> None:
+    elder, younger = pair
+    elder.declare(wants=True, fence=7)
+    assert elder.take(1, 10)
+    assert not younger.take(1, 10, alone=True)
+    elder.answered(1)
+    assert younger.wait(LONG)
+    assert younger.take(1, 10, alone=True)
+
+
+def test_the_end_of_a_shard_wakes_whoever_waits_for_it(pair: tuple[Sharer, Sharer]) -> None:
+    elder, younger = pair
+    elder.declare(wants=True, fence=7)
+    assert not younger.is_turn()
+    elder.close()
+    assert younger.wait(LONG)
+    assert younger.is_turn()
+
+
+def test_a_process_wakes_itself(path: Path) -> None:
+    share = Budget(path, LIMITS).open()
+    assert not share.wait(SOON)
+    threading.Timer(SOON, share.wake).start()
+    assert share.wait(LONG)
 
 
 def test_the_fences_of_living_processes_are_known(path: Path, pair: tuple[Sharer, Sharer]) -> None:

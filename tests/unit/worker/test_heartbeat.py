@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hsworker.budget import Slot
 from hsworker.gauges import Reading
 from hsworker.heartbeat import Rate, faring, in_flight
+from hsworker.turns import Slot
 
 
 def test_both_shards_are_added_up() -> None:

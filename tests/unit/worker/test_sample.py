@@ -27,9 +27,10 @@ from hsqueue.contracts.errors import (
 from hsqueue.contracts.rid import RequestId
 from hsqueue.contracts.sample import Sample
 from hsqueue.store.samplefile import read_sample_header
-from hsworker.budget import Budget, Limits, Share
+from hsworker.budget import Budget, Share
 from hsworker.dumps import RidDumps
 from hsworker.sample import Way, dump_bytes, process
+from hsworker.turns import Limits
 from tests.support.fakeengine import CARD, CONTEXT_LENGTH, FakeEngine
 from tests.support.volume import TARGET, Volume, make_volume, write_dump
 

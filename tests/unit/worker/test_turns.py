@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hsworker.budget import Limits, Slot, Waits, is_turn, may_send, waits_for
+from hsworker.turns import Limits, Slot, Waits, hears, is_turn, may_send, waits_for
 
 LIMITS = Limits(requests=4, tokens=40, bytes=100)
 ELDER, MINE, YOUNGER = Slot(1, 1.0), Slot(2, 2.0), Slot(3, 3.0)
@@ -144,3 +145,40 @@ def test_a_younger_one_that_only_wants_is_none_to_wait_for() -> None:
 def test_those_it_does_not_wait_on_change_nothing(mine: Slot, others: list[Slot], tokens: int, size: int) -> None:
     if waits_for(mine, others) is Waits.ITSELF:
         assert may_send(mine, others, tokens, size, LIMITS) == may_send(mine, [], tokens, size, LIMITS)
+
+
+# --- who is woken ---------------------------------------------------------------------------------------------
+
+FREES: list[Callable[[Slot], Slot]] = [
+    lambda s: replace(s, requests=0, tokens=0, alone=False),
+    lambda s: replace(s, bytes=0),
+    lambda s: replace(s, wants=False),
+    lambda _: Slot(0, 0.0),
+]
+
+
+@given(
+    SLOTS, st.lists(SLOTS, min_size=1, max_size=3), st.sampled_from(FREES), st.integers(1, 60), st.integers(1, 120)
+)  # fmt: skip
+def test_whoever_was_refused_hears_of_what_lets_it_send(
+    mine: Slot, others: list[Slot], free: Callable[[Slot], Slot], tokens: int, size: int
+) -> None:
+    assume(not may_send(mine, others, tokens, size, LIMITS))
+    mine = replace(mine, waits=waits_for(mine, others))
+    freed = [free(others[0]), *others[1:]]
+    if may_send(mine, freed, tokens, size, LIMITS):
+        assert hears(mine, freed)
+
+
+@given(SLOTS, st.lists(SLOTS, min_size=1, max_size=3), st.sampled_from(FREES))
+def test_whoever_waits_for_its_turn_hears_of_it_and_of_nothing_else(
+    mine: Slot, others: list[Slot], free: Callable[[Slot], Slot]
+) -> None:
+    assume(not is_turn(mine, others))
+    freed = [free(others[0]), *others[1:]]
+    assert hears(replace(mine, waits=Waits.ELDER), freed) == is_turn(mine, freed)
+
+
+@given(SLOTS, st.lists(SLOTS, max_size=3))
+def test_whoever_waits_for_nobody_hears_nothing(mine: Slot, others: list[Slot]) -> None:
+    assert not hears(replace(mine, waits=Waits.ITSELF), others)
