@@ -78,7 +78,7 @@ def read_shard(path: Path, expected: range | None = None) -> list[Sample]:
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            samples = _from_table(file.read(columns=COLUMNS))
+            samples = _from_table(file.read(columns=COLUMNS, use_threads=False))
     except FileNotFoundError:
         raise _damaged(path, "is missing") from None
     except (OSError, pa.ArrowException, ValueError) as error:

@@ -15,14 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from hsworker.bell import Bell
 from hsworker.turns import Limits, Slot, Waits, hears, is_turn, may_send, waits_for
 
 SLOTS = 16
-_SLOT = struct.Struct("<qdqqqqqqq")
+_SLOT = struct.Struct("<qdqq??qqq")
 
 
 class Budget:
@@ -49,19 +48,15 @@ class Budget:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _read(self) -> dict[int, Slot]:
-        found, own = {}, os.getpid()
-        for place, (pid, since, requests, size, wants, alone, fence, tokens, waits) in enumerate(
-            _SLOT.iter_unpack(self._map)
-        ):
-            if pid == own or is_alive(pid):
-                found[place] = Slot(pid, since, requests, size, bool(wants), bool(alone), fence, tokens, Waits(waits))
-        return found
+        own = os.getpid()
+        return {
+            place: Slot(pid, *fields)
+            for place, (pid, *fields) in enumerate(_SLOT.iter_unpack(self._map))
+            if pid == own or is_alive(pid)
+        }
 
     def _write(self, place: int, slot: Slot) -> None:
-        _SLOT.pack_into(
-            self._map, place * _SLOT.size, slot.pid, slot.since, slot.requests, slot.bytes, slot.wants, slot.alone,
-            slot.fence, slot.tokens, slot.waits,
-        )  # fmt: skip
+        _SLOT.pack_into(self._map, place * _SLOT.size, *slot)
 
     def _bell(self, place: int) -> Bell:
         """Of whoever has that place. Called under the lock."""
@@ -133,14 +128,14 @@ class Share:
         """Where it is not, ``wait`` ends when it is."""
         with self._slot() as (mine, others):
             found = is_turn(mine, others)
-            self._put(replace(mine, waits=Waits.ITSELF if found else Waits.ELDER))
+            self._put(mine._replace(waits=Waits.ITSELF if found else Waits.ELDER))
         return found
 
     def declare(self, *, wants: bool, fence: int) -> None:
         """Says whether this shard has something to send now; the younger waits while it has."""
         if self._declared != (wants, fence):
             self._declared = (wants, fence)
-            self._free(lambda mine: replace(mine, wants=wants, fence=fence))
+            self._free(lambda mine: mine._replace(wants=wants, fence=fence))
 
     def take(self, tokens: int, size: int, *, alone: bool = False) -> bool:
         """Takes leave to send one request of `tokens` tokens with a dump of `size` bytes; False where it has to wait.
@@ -151,12 +146,12 @@ class Share:
             if mine.alone and mine.requests:
                 return False
             wants, fence = self._declared
-            mine = replace(mine, alone=alone, wants=wants, fence=fence, waits=Waits.ITSELF)
+            mine = mine._replace(alone=alone, wants=wants, fence=fence, waits=Waits.ITSELF)
             granted = may_send(mine, others, tokens, size, self._budget.limits)
             if not granted:
-                mine = replace(mine, waits=waits_for(mine, others))
+                mine = mine._replace(waits=waits_for(mine, others))
             else:
-                mine = replace(mine, requests=mine.requests + 1, tokens=mine.tokens + tokens, bytes=mine.bytes + size)
+                mine = mine._replace(requests=mine.requests + 1, tokens=mine.tokens + tokens, bytes=mine.bytes + size)
             self._put(mine)
         return granted
 
@@ -164,17 +159,17 @@ class Share:
         """The engine is done with a request of `tokens` tokens; its dump may still wait. Ends a time alone."""
         # Only the last answer ends it: the wish for a time alone outlives the requests that it waits for.
         self._free(
-            lambda mine: replace(
-                mine, requests=mine.requests - 1, tokens=mine.tokens - tokens, alone=mine.alone and mine.requests > 1
+            lambda mine: mine._replace(
+                requests=mine.requests - 1, tokens=mine.tokens - tokens, alone=mine.alone and mine.requests > 1
             )
         )
 
     def taken(self, size: int) -> None:
         """A dump is copied and removed, or given up."""
-        self._free(lambda mine: replace(mine, bytes=mine.bytes - size))
+        self._free(lambda mine: mine._replace(bytes=mine.bytes - size))
 
     def close(self) -> None:
-        self._free(lambda _: Slot(0, 0.0))
+        self._free(lambda _: Slot(0))
 
 
 def is_alive(pid: int) -> bool:

@@ -18,7 +18,7 @@ from hsqueue.contracts.rid import RequestId, dump_directory_name, parse_rid
 from hsqueue.contracts.sample import Sample
 from hsqueue.contracts.tensorfile import ITEM_BYTES, LENGTH_BYTES, TensorFile, header_length, parse_header
 
-FIRST_PAUSE = 0.001
+FIRST_PAUSE = 0.002
 LONGEST_PAUSE = 0.02
 COMPLAINT_SECONDS = 15.0
 """How old the engine's last complaint may be when a wait begins; it repeats itself every ten seconds."""
@@ -136,7 +136,7 @@ class RidDumps:
                         do="See the engine's log for why capture failed; hsqueue doctor checks the directory.",
                     ) from None  # fmt: skip
             time.sleep(pause)
-            pause = min(LONGEST_PAUSE, pause * 1.5)
+            pause = min(LONGEST_PAUSE, pause * 2)
 
     def _engine(self) -> int:
         """Changes when the engine is restarted: it writes a new card."""

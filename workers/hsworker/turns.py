@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class Waits(IntEnum):
@@ -15,23 +16,24 @@ class Waits(IntEnum):
     ELDER = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """One process at work on one shard. since: when it began, seconds of the system's monotonic clock.
     requests, tokens: sent and unanswered. bytes: of dumps awaited or unread. wants: it has something to send now.
     alone: it wants, or has, the engine for one request of its own. fence: of its lease, 0 before it has one.
-    waits: for whom, since it was last refused.
+    waits: one of Waits, since it was last refused.
+
+    A tuple, in the order in which it lies in the shared file.
     """
 
     pid: int
-    since: float
+    since: float = 0.0
     requests: int = 0
     bytes: int = 0
     wants: bool = False
     alone: bool = False
     fence: int = 0
     tokens: int = 0
-    waits: Waits = Waits.ITSELF
+    waits: int = Waits.ITSELF
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +83,4 @@ def waits_for(mine: Slot, others: Iterable[Slot]) -> Waits:
 
 def hears(waiting: Slot, others: Iterable[Slot]) -> bool:
     """Whether a shard has to look again, now that one of `others` has freed something."""
-    return waiting.waits is Waits.OTHERS or (waiting.waits is Waits.ELDER and is_turn(waiting, others))
+    return waiting.waits == Waits.OTHERS or (waiting.waits == Waits.ELDER and is_turn(waiting, others))
