@@ -43,7 +43,7 @@ from hsqueue.settings import Settings
 from hsqueue.store.layout import RunLayout
 from hsworker.engine import EngineClient
 
-ALONE_TOKENS = 330_000
+ALONE_TOKENS = 1_300_000
 SHARD_TOKENS = 130_000
 
 WARM_UP = 8.0
