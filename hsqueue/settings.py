@@ -60,7 +60,7 @@ class Settings(BaseSettings):
     max_leases: int = Field(
         20, ge=1, description="Times a shard may be leased without any progress before the rest of it counts as failed."
     )
-    commit_every: float = Field(0.5, gt=0, description="Seconds between two commits to the ledger.")
+    commit_every: float = Field(1.0, gt=0, description="Seconds between two commits to the ledger.")
     commit_samples: int = Field(256, ge=1, description="Samples that force a commit.")
     requeue_grace: float = Field(
         30.0, gt=0, description="Seconds a queued shard may be missing from an empty queue before it is sent again."

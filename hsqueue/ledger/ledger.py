@@ -66,9 +66,9 @@ class Ledger(LedgerReader):
         Raises LeaseLost, and then records nothing.
         """
         k = self.keys
-        args: list[str | int] = [lease.shard, lease.holder, len(done)]
-        for sample in done:
-            args += [sample.index, sample.tokens]
+        # One argument for all: a call of many costs its client several times as much.
+        counted = json.dumps([number for sample in done for number in (sample.index, sample.tokens)])
+        args: list[str | int] = [lease.shard, lease.holder, counted]
         for given in given_up:
             args += [given.index, str(given.ending), given_up_json(given)]
         keys = (

@@ -26,7 +26,7 @@ class Sign:
 
 def give_sign(client: redis.Redis, worker: str, words: str) -> None:
     """Raises redis.RedisError, as the others here do."""
-    client.eval(_BEAT, 2, WORKERS, SIGNS, worker, words, int(FORGOTTEN * 1000))
+    client.register_script(_BEAT)(keys=[WORKERS, SIGNS], args=[worker, words, int(FORGOTTEN * 1000)])
 
 
 def take_sign_back(client: redis.Redis, worker: str) -> None:

@@ -169,8 +169,8 @@ class Reaper(threading.Thread):
     def _holds_lease(self) -> bool:
         milliseconds = int(self.interval * 3000)
         with redis_errors(self.url):
-            if self.client.set(REAPER, self.token, nx=True, px=milliseconds):
-                return True
-            if self.client.get(REAPER) != self.token:
-                return False
-            return bool(self.client.pexpire(REAPER, milliseconds))
+            # Asked for first: of many reapers all but one are told here that another has it.
+            holder = self.client.get(REAPER)
+            if holder is None:
+                return bool(self.client.set(REAPER, self.token, nx=True, px=milliseconds))
+            return holder == self.token and bool(self.client.pexpire(REAPER, milliseconds))

@@ -11,11 +11,12 @@ import pytest
 from celery import Celery
 
 from hsqueue.contracts.fingerprint import RunInfo
+from hsqueue.ledger.keys import REAPER
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.records import LedgerInfo
 from hsqueue.queue.app import make_app, queue_key
 from hsqueue.queue.producer import enqueue
-from hsqueue.queue.reaper import reap_run
+from hsqueue.queue.reaper import Reaper, reap_run
 from tests.support.ledger import expire, granted
 from tests.support.redis import RedisServer
 from tests.support.volume import make_volume
@@ -84,3 +85,15 @@ def test_all_overdue_shards_are_sent_in_one_round_and_none_twice(
     ledger.client.delete(queue)
     ledger.client.zadd(ledger.keys.queued, {str(shard): 1 for shard in range(shards)})
     assert reap_run(app, ledger, info, GRACE) == shards == ledger.client.llen(queue)
+
+
+def test_a_reaper_without_the_lease_asks_two_things_a_round(app: Celery, redis: RedisServer) -> None:
+    client = redis.client()
+    client.set(REAPER, "somebody else")
+    one = Reaper(app, client, redis.url, GRACE)
+    client.config_resetstat()
+    one.look()
+    assert not one._holds_lease()
+    found: dict[str, Any] = client.info("commandstats")
+    calls = {name: int(row["calls"]) for name, row in found.items() if "|" not in name}
+    assert calls == {"cmdstat_hgetall": 1, "cmdstat_get": 1}

@@ -26,6 +26,8 @@ from hsworker.pinning import (
 )
 
 OVERLAPPING_SHARDS = 2
+CELERY_HEARTBEAT = 10
+"""Seconds between Celery's events for Flower's own list of workers; all else goes by the signs of life in Redis."""
 
 
 def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str], None], standby: bool = False) -> int:
@@ -51,6 +53,8 @@ def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str
         sweep(pin.dump_dir, set(), 0.0)
         probe(engine, pin.dump_dir, card)
     _clear_former_life(pin, client, url)
+    # An open connection would be inherited by every process of the worker, and used by none.
+    client.close()
     say(f"worker {pin.name}: {card.server} at {pin.engine_url}, {card.model}, queue {card.target.queue}")
     os.environ.update(pin.to_environment())
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
@@ -67,7 +71,7 @@ def run_worker(pin: Pin, settings: Settings, patience: float, say: Callable[[str
         [
             *quiet, "worker", f"--concurrency={processes}", f"--queues={card.target.queue}",
             f"--hostname={pin.worker}", "--without-mingle", "--without-gossip",
-            "--loglevel=INFO",
+            f"--heartbeat-interval={CELERY_HEARTBEAT}", "--loglevel=INFO",
         ]
     )  # fmt: skip
     return 0
