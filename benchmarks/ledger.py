@@ -2,10 +2,11 @@
 
     python benchmarks/ledger.py [--samples 1000000 100000000] [--resume 10000000] [--directory DIR] [--json FILE]
 
-Commits, look-ups and rounds are calls of the worker's own code over a socket. Memory is what Redis says it uses with
-the run's ledger, less without it. The resume is `reconcile`, which `hsqueue run` and `enqueue` begin with, on a run
-whose files and manifests stand on disk and of which all but one shard has ended. Its files are hard links to few,
-since a resume looks at names, sizes and times only.
+Commits, look-ups and rounds are calls of the worker's own code over a socket; what they cost Redis is what its own
+statistics say of its scripts. Memory is what Redis says it uses with the run's ledger, less without it. A lost shard is
+found and claimed among 10^6 that are queued. The resume is `reconcile`, which `hsqueue run` and `enqueue` begin with,
+on a run whose files and manifests stand on disk and of which all but one shard has ended. Its files are hard links to
+few, since a resume looks at names, sizes and times only.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ TOKENS = 700
 LINKS = 60_000
 """Hard links to one file; ext4 allows 65,000."""
 LOOKS = 2000
+OPEN = 1_000_000
+"""Shards among which one is lost."""
+LOSSES = 200
 
 
 def main() -> None:
@@ -55,6 +59,7 @@ def main() -> None:
         try:
             client = connect(server.url)
             figures: dict[str, Any] = {str(n): measure(client, server.url, n) for n in options.samples}
+            figures["lost"] = lost_shard(client, server.url, OPEN)
             if options.resume:
                 with tempfile.TemporaryDirectory(dir=options.directory) as volume:
                     figures["resume"] = resume(client, server.url, Path(volume) / "run", options.resume)
@@ -73,7 +78,9 @@ def measure(client: redis.Redis, url: str, samples: int) -> dict[str, float]:
     ledger = Ledger(client, url, "bench")
     info = LedgerInfo("bench", "/bench", samples, shards, SHARD, "hsq.bench", 1, samples * TOKENS, 1, "bench")
     ledger.create(info, (), (), ())
+    client.config_resetstat()
     rate = commits(ledger, min(shards, 2000))
+    redis_share = script_seconds(client) * 1e6 / (min(shards, 2000) * SHARD)
     # The rest is set as a rebuild would have it: the same keys, without a million calls.
     client.setrange(ledger.keys.done, 0, b"\xff" * (samples // 8))
     client.setrange(ledger.keys.ended, 0, b"\xff" * (shards // 8))
@@ -82,6 +89,7 @@ def measure(client: redis.Redis, url: str, samples: int) -> dict[str, float]:
     return {
         "bytes_a_sample": round((used(client) - empty) / samples, 4),
         "committed_samples_per_s": round(rate),
+        "redis_us_a_committed_sample": round(redis_share, 2),
         "lookup_ms_median": median_ms(lambda: ledger.is_done(dice.randrange(samples)), LOOKS),
         "shard_lookup_ms_median": median_ms(lambda: ledger.done_in(shard_of(dice.randrange(shards), samples)), LOOKS),
         "reaper_round_ms_median": median_ms(lambda: ledger.standing(shards), LOOKS),
@@ -98,6 +106,43 @@ def commits(ledger: Ledger, shards: int) -> float:
             ledger.commit(lease, [Published(first + k, TOKENS, 1000, "") for k in range(COMMIT)])
         assert ledger.finish(lease)
     return shards * SHARD / (time.perf_counter() - began)
+
+
+def lost_shard(client: redis.Redis, url: str, shards: int) -> dict[str, float]:
+    """A lease is given back among `shards` open ones, all of which are queued: what the reaper does then."""
+    client.flushall()
+    ledger = Ledger(client, url, "bench")
+    ledger.create(
+        LedgerInfo("bench", "/bench", shards * SHARD, shards, SHARD, "hsq.bench", 1, 1, 1, "bench"), (), (), ()
+    )
+    ledger.claim(range(shards), None)
+    dice, seconds, redis_seconds = random.Random(0), [], []
+    for _ in range(LOSSES):
+        lease = ledger.acquire(dice.randrange(shards), "bench", 60.0)
+        assert isinstance(lease, Lease)
+        ledger.release(lease)
+        client.config_resetstat()
+        began = time.perf_counter()
+        assert ledger.standing(shards).may_have_lost(None)
+        assert ledger.claim(ledger.lost_shards(shards), None) == [lease.shard]
+        seconds.append(time.perf_counter() - began)
+        redis_seconds.append(command_seconds(client))
+    return {
+        "open_shards": shards, "found_and_claimed_ms_median": round(statistics.median(seconds) * 1000, 2),
+        "redis_ms_median": round(statistics.median(redis_seconds) * 1000, 3),
+    }  # fmt: skip
+
+
+def script_seconds(client: redis.Redis) -> float:
+    """In scripts, since its statistics were reset; what they call is within."""
+    return int(client.info("commandstats")["cmdstat_evalsha"]["usec"]) / 1e6
+
+
+def command_seconds(client: redis.Redis) -> float:
+    """In scripts and in what the reaper asks besides, since the reset."""
+    found = client.info("commandstats")
+    names = ("evalsha", "getrange", "zrangebyscore", "time")
+    return sum(int(found[f"cmdstat_{name}"]["usec"]) for name in names) / 1e6
 
 
 def resume(client: redis.Redis, url: str, root: Path, samples: int) -> dict[str, float]:
