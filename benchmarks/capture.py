@@ -9,7 +9,6 @@ not capture. The rate of the run is taken from the middle of it, by the times at
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import requests
+from arguments import parser
 
 from hsqueue.planning.target import read_card
 
@@ -135,13 +135,12 @@ def middle_rate(stamped: list[tuple[float, int]]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--dump-dir", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="A fast volume; what is published there is removed.")
-    parser.add_argument("--tokens", type=int, default=800_000, help="Tokens of each workload.")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--url", required=True)
+    made.add_argument("--dump-dir", type=Path, required=True)
+    made.add_argument("--out", type=Path, required=True, help="A fast volume; what is published there is removed.")
+    made.add_argument("--tokens", type=int, default=800_000, help="Tokens of each workload.")
+    arguments = made.parse_args()
     card = read_card(arguments.dump_dir)
     found = []
     for workload in workloads(arguments.tokens, card.context_length):

@@ -27,18 +27,14 @@ from typing import Any
 
 import redis
 import requests
+from arguments import parser
 from fleet import Sweeper, engines, make_run, workers
 from machine import write_result
 from processes import cpu_seconds, memory_bytes
+from queued import known, queue, redis_in
 
-from hsqueue.ledger.connect import connect
 from hsqueue.ledger.ledger import Ledger
-from hsqueue.ledger.rebuild import reconcile
-from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.planning.target import read_card
-from hsqueue.queue.app import make_app
-from hsqueue.queue.producer import enqueue
-from hsqueue.store.layout import RunLayout
 
 SAMPLES = 1_000_000
 RATE = 5000.0
@@ -63,14 +59,13 @@ class Look:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--engines", type=int, nargs="+", default=[1, 4, 16, 64])
-    parser.add_argument("--tokens", type=int, default=2048, help="of a prompt")
-    parser.add_argument("--seconds", type=float, default=90)
-    parser.add_argument("--pause", type=float, default=3, help="seconds between starts of workers")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("directory", type=Path)
+    made.add_argument("--engines", type=int, nargs="+", default=[1, 4, 16, 64])
+    made.add_argument("--tokens", type=int, default=2048, help="of a prompt")
+    made.add_argument("--seconds", type=float, default=90)
+    made.add_argument("--pause", type=float, default=3, help="seconds between starts of workers")
+    options = made.parse_args()
     figures = []
     for count in options.engines:
         with tempfile.TemporaryDirectory(dir=options.directory) as directory:
@@ -81,39 +76,33 @@ def main() -> None:
 
 
 def measure(directory: Path, count: int, options: argparse.Namespace) -> dict[str, Any]:
+    places, root = directory / "engines", directory / "run"
     tokens, seconds = options.tokens, options.seconds
-    server = EmbeddedRedis(directory / "redis")
-    try:
-        with engines(directory / "engines", count, RATE, HIDDEN) as (simulator, urls):
-            target = read_card(directory / "engines" / "0").target
-            planned = count * (2 + round((START_SECONDS + 2 * seconds) * RATE / SHARD_TOKENS))
-            info = make_run(directory / "run", target, SAMPLES, SHARD_TOKENS // tokens, tokens, planned)
-            client = connect(server.url)
-            ledger = reconcile(client, server.url, RunLayout(directory / "run"), info).ledger
-            began = time.monotonic()
-            sent = enqueue(make_app(server.url), ledger, info)
-            queued = time.monotonic() - began
-            sweeper = Sweeper(directory / "run", info, deep=0)
-            with workers(
-                urls, directory / "engines", server.url, directory / "logs", SETTINGS, options.pause
-            ) as started:
-                sweeper.start()
-                await_all(urls, directory, tokens)
-                time.sleep(seconds / 2)
-                others = (simulator, server.process.pid)
-                first = look(urls, ledger, client, others)
-                time.sleep(seconds)
-                last = look(urls, ledger, client, others)
-                clients = int(client.info("clients")["connected_clients"])
-                memory = sum(memory_bytes(process.pid) for process in started[:4]) / len(started[:4])
-            sweeper.stop()
-            return {
-                **figures(first, last, count), "tokens": tokens, "memory_mib_a_worker": round(memory / 2**20, 1),
-                "redis_connections": clients, "messages": sent, "messages_per_s": round(sent / queued),
-                "redis_memory_mib": round(int(client.info("memory")["used_memory"]) / 2**20, 1),
-            }  # fmt: skip
-    finally:
-        server.stop()
+    with redis_in(directory / "redis") as server, engines(places, count, RATE, HIDDEN) as (simulator, urls):
+        planned = count * (2 + round((START_SECONDS + 2 * seconds) * RATE / SHARD_TOKENS))
+        info = make_run(root, read_card(places / "0").target, SAMPLES, SHARD_TOKENS // tokens, tokens, planned)
+        ledger = known(root, info, server.url)
+        client = ledger.client
+        began = time.monotonic()
+        sent = queue(ledger, info)
+        queued = time.monotonic() - began
+        sweeper = Sweeper(root, info, deep=0)
+        with workers(urls, places, server.url, directory / "logs", SETTINGS, options.pause) as started:
+            sweeper.start()
+            await_all(urls, directory, tokens)
+            time.sleep(seconds / 2)
+            others = (simulator, server.process.pid)
+            first = look(urls, ledger, client, others)
+            time.sleep(seconds)
+            last = look(urls, ledger, client, others)
+            clients = int(client.info("clients")["connected_clients"])
+            memory = sum(memory_bytes(process.pid) for process in started[:4]) / len(started[:4])
+        sweeper.stop()
+        return {
+            **figures(first, last, count), "tokens": tokens, "memory_mib_a_worker": round(memory / 2**20, 1),
+            "redis_connections": clients, "messages": sent, "messages_per_s": round(sent / queued),
+            "redis_memory_mib": round(int(client.info("memory")["used_memory"]) / 2**20, 1),
+        }  # fmt: skip
 
 
 def await_all(urls: Sequence[str], directory: Path, tokens: int) -> None:

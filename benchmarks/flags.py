@@ -20,11 +20,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from arguments import RATE, add_volume, parser
 from capture import prefill_alone
 from machine import write_result
-from steady import ALONE_TOKENS, Prepared, await_card, await_server, prepare, run_worker
+from prepared import Prepared, await_card, prepare
+from working import await_server, worker_rate
 
-from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.settings import Settings
 
 
@@ -57,30 +58,28 @@ class Figures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--dump-dir", type=Path, default=Path("/dev/shm/hsq-flags"))
-    parser.add_argument("--only", nargs="*", default=list(VARIANTS), choices=list(VARIANTS))
-    parser.add_argument("--seconds", type=float, default=12.0)
-    parser.add_argument("--port", type=int, default=30100)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("sglang", nargs="*")
-    options = parser.parse_args()
-    options.url, options.workloads, options.rate = f"http://127.0.0.1:{options.port}", ["2048", "mix"], 45_000
-    options.in_flight = Settings().max_in_flight
+    made = parser(__doc__)
+    add_volume(made)
+    made.add_argument("--dump-dir", type=Path, default=Path("/dev/shm/hsq-flags"))
+    made.add_argument("--only", nargs="*", default=list(VARIANTS), choices=list(VARIANTS))
+    made.add_argument("--seconds", type=float, default=12.0)
+    made.add_argument("--port", type=int, default=30100)
+    made.add_argument("sglang", nargs="*")
+    options = made.parse_args()
     found: list[Figures] = []
     for name in options.only:
-        with server(VARIANTS[name], options):
-            prepared = prepare(options)
-            await_server(options.url)
-            found.append(measure(name, {one.workload.name: one for one in prepared}, options))
+        with server(VARIANTS[name], options) as url:
+            prepared = prepare(options.out, options.dump_dir, ("2048", "mix"), RATE, options.seconds)
+            await_server(url)
+            found.append(measure(name, {one.workload.name: one for one in prepared}, url, options))
         print(found[-1], flush=True)
         if options.json is not None:
             write_result(options.json, [asdict(figures) for figures in found], options.out)
 
 
 @contextmanager
-def server(variant: Variant, options: argparse.Namespace) -> Iterator[None]:
+def server(variant: Variant, options: argparse.Namespace) -> Iterator[str]:
+    """Its URL, once its card is there."""
     shutil.rmtree(options.dump_dir, ignore_errors=True)
     options.dump_dir.mkdir(parents=True)
     environment = {**os.environ, "HSQ_DUMP_DIR": str(options.dump_dir), "HSQ_WRITERS": str(variant.writers)}
@@ -99,7 +98,7 @@ def server(variant: Variant, options: argparse.Namespace) -> Iterator[None]:
         process = subprocess.Popen(command, env=environment, stdout=file, stderr=file, start_new_session=True)
     try:
         await_card(options.dump_dir)
-        yield
+        yield f"http://127.0.0.1:{options.port}"
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -107,24 +106,16 @@ def server(variant: Variant, options: argparse.Namespace) -> Iterator[None]:
         shutil.rmtree(options.dump_dir, ignore_errors=True)
 
 
-def measure(name: str, prepared: dict[str, Prepared], options: argparse.Namespace) -> Figures:
-    limits = options.in_flight, Settings().max_tokens_in_flight
+def measure(name: str, prepared: dict[str, Prepared], url: str, options: argparse.Namespace) -> Figures:
+    limits = Settings().max_in_flight, Settings().max_tokens_in_flight
     alone = {}
     for workload, one in prepared.items():
-        few = one.first(ALONE_TOKENS)
-        prefill_alone(options.url, few[: len(few) // 4], limits[0], f"{workload}-warm", limits[1])
-        alone[workload] = prefill_alone(options.url, few, limits[0], f"{workload}-alone", limits[1])
-    mix = prepared["mix"]
-    redis = EmbeddedRedis(mix.root / "redis")
-    try:
-        window, checker = run_worker(mix, options, redis.url)
-    finally:
-        redis.stop()
-    if checker.wrong:
-        raise SystemExit(f"wrong files: {checker.wrong[:3]}")
+        few = one.first()
+        prefill_alone(url, few[: len(few) // 4], limits[0], f"{workload}-warm", limits[1])
+        alone[workload] = prefill_alone(url, few, limits[0], f"{workload}-alone", limits[1])
+    rate = worker_rate(prepared["mix"], url, options.dump_dir, limits[0], options.seconds)
     for one in prepared.values():
         shutil.rmtree(one.root)
-    rate = window.tokens / window.seconds
     return Figures(name, {w: round(r) for w, r in alone.items()}, round(rate), round(rate / alone["mix"], 3))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import json
-import os
 import random
 import shutil
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from checking import ended_shards
 from simulated import READY, VOCABULARY
+from working import start_worker
 
 from hsqueue.contracts.fingerprint import Fingerprint, RunInfo
 from hsqueue.contracts.sample import Sample
@@ -57,21 +57,12 @@ def workers(
     """`hsqueue worker` for each engine. settings: ``HSQ_*`` variables for all of them. pause: seconds between two
     starts, each of which takes a few of a processor.
     """
-    environment = {**os.environ, "HSQ_REDIS_URL": redis_url, **settings}
     logs.mkdir(parents=True, exist_ok=True)
     started = []
     try:
         for number, url in enumerate(urls):
-            with (logs / f"worker-{number}.log").open("wb") as log:
-                started.append(
-                    subprocess.Popen(
-                        [
-                            sys.executable, "-m", "hsqueue", "worker", "--engine", url,
-                            "--dump-dir", dumps / str(number), "--name", f"gpu{number}",
-                        ],
-                        env=environment, stdout=log, stderr=log, preexec_fn=die_with_parent,
-                    )
-                )  # fmt: skip
+            log, name = logs / f"worker-{number}.log", f"gpu{number}"
+            started.append(start_worker(log, url, dumps / str(number), redis_url, settings, name))
             time.sleep(pause)
         yield started
     finally:

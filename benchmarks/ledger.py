@@ -11,7 +11,6 @@ few, since a resume looks at names, sizes and times only.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -24,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from arguments import parser
 from machine import write_result
+from queued import redis_in
 
 from hsqueue.contracts.fingerprint import Fingerprint, RunInfo
 from hsqueue.contracts.sample import Published
@@ -32,7 +33,6 @@ from hsqueue.ledger.connect import connect
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import rebuild, reconcile
 from hsqueue.ledger.records import Lease, LedgerInfo
-from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.store.layout import RunLayout
 from hsqueue.store.manifest import make_manifest, write_manifest
 
@@ -48,23 +48,18 @@ LOSSES = 200
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, nargs="*", default=[1_000_000, 100_000_000])
-    parser.add_argument("--resume", type=int, default=10_000_000, help="samples; 0 leaves the resume out")
-    parser.add_argument("--directory", type=Path, default=None, help="where the run of the resume goes")
-    parser.add_argument("--json", type=Path, default=None, help="writes the figures to this file as well")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        server = EmbeddedRedis(Path(temporary) / "redis")
-        try:
-            client = connect(server.url)
-            figures: dict[str, Any] = {str(n): measure(client, server.url, n) for n in options.samples}
-            figures["lost"] = lost_shard(client, server.url, OPEN)
-            if options.resume:
-                with tempfile.TemporaryDirectory(dir=options.directory) as volume:
-                    figures["resume"] = resume(client, server.url, Path(volume) / "run", options.resume)
-        finally:
-            server.stop()
+    made = parser(__doc__)
+    made.add_argument("--samples", type=int, nargs="*", default=[1_000_000, 100_000_000])
+    made.add_argument("--resume", type=int, default=10_000_000, help="samples; 0 leaves the resume out")
+    made.add_argument("--directory", type=Path, default=None, help="where the run of the resume goes")
+    options = made.parse_args()
+    with tempfile.TemporaryDirectory() as temporary, redis_in(Path(temporary) / "redis") as server:
+        client = connect(server.url)
+        figures: dict[str, Any] = {str(n): measure(client, server.url, n) for n in options.samples}
+        figures["lost"] = lost_shard(client, server.url, OPEN)
+        if options.resume:
+            with tempfile.TemporaryDirectory(dir=options.directory) as volume:
+                figures["resume"] = resume(client, server.url, Path(volume) / "run", options.resume)
     print(json.dumps(figures, indent=1))
     if options.json:
         write_result(options.json, figures, options.directory)

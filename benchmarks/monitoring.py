@@ -26,20 +26,18 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from arguments import parser
 from fleet import engines, make_run
 from machine import write_result
+from queued import known, redis_in
 
 from hsqueue.contracts.message import ShardMessage
 from hsqueue.contracts.meters import DUMP, ENGINE, LEDGER, VOLUME
-from hsqueue.ledger.connect import connect
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.lua import PACE, PACED, script_text
-from hsqueue.ledger.rebuild import reconcile
-from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.monitoring.limits import HEARTBEAT
 from hsqueue.planning.target import read_card
 from hsqueue.settings import Settings
-from hsqueue.store.layout import RunLayout
 from hsworker.gauges import Gauge
 from hsworker.heartbeat import Heartbeat
 from hsworker.life import Life
@@ -104,13 +102,12 @@ def unmonitored(station: Station, run: str) -> Iterator[None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--hidden", type=int, default=16)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("directory", type=Path)
+    made.add_argument("--rounds", type=int, default=40)
+    made.add_argument("--tokens", type=int, default=256)
+    made.add_argument("--hidden", type=int, default=16)
+    options = made.parse_args()
     with (
         tempfile.TemporaryDirectory(dir="/dev/shm") as dumps,
         tempfile.TemporaryDirectory(dir=options.directory) as volume,
@@ -123,21 +120,18 @@ def main() -> None:
 
 
 def measure(dumps: Path, volume: Path, options: argparse.Namespace) -> dict[str, Any]:
-    server = EmbeddedRedis(volume / "redis")
-    try:
-        with engines(dumps / "engines", 1, RATE, options.hidden) as (_, urls):
-            directory = dumps / "engines" / "0"
-            shards = 2 * (options.rounds + 1)
-            info = make_run(volume / "run", read_card(directory).target, shards * SHARD, SHARD, options.tokens, shards)
-            reconcile(connect(server.url), server.url, RunLayout(volume / "run"), info)
-            pin = Pin(urls[0], directory, "gpu0")
-            pin.workspace.mkdir(mode=0o700)
-            station = Station(pin, Settings(), server.url)
-            heartbeat = Heartbeat(station, station.card.target.queue, Life)
-            with_it, without = pairs(station, heartbeat, info.run, options.rounds)
-            return {**compared(with_it, without), **parts(station, heartbeat, info.run, without)}
-    finally:
-        server.stop()
+    places, root = dumps / "engines", volume / "run"
+    with redis_in(volume / "redis") as server, engines(places, 1, RATE, options.hidden) as (_, urls):
+        directory = places / "0"
+        shards = 2 * (options.rounds + 1)
+        info = make_run(root, read_card(directory).target, shards * SHARD, SHARD, options.tokens, shards)
+        known(root, info, server.url)
+        pin = Pin(urls[0], directory, "gpu0")
+        pin.workspace.mkdir(mode=0o700)
+        station = Station(pin, Settings(), server.url)
+        heartbeat = Heartbeat(station, station.card.target.queue, Life)
+        with_it, without = pairs(station, heartbeat, info.run, options.rounds)
+        return {**compared(with_it, without), **parts(station, heartbeat, info.run, without)}
 
 
 def pairs(station: Station, heartbeat: Heartbeat, run: str, rounds: int) -> tuple[list[Round], list[Round]]:

@@ -8,7 +8,6 @@ engine with nothing captured, matched or published. Processor seconds and peak m
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import psutil
 import requests
+from arguments import parser
 
 from hsqueue.planning.plan import load_run
 from hsqueue.planning.shards import read_shard
@@ -132,11 +132,10 @@ def repeated(source: Path, target: Path, count: int) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=2000)
-    parser.add_argument("--engines", type=int, default=1)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--samples", type=int, default=2000)
+    made.add_argument("--engines", type=int, default=1)
+    arguments = made.parse_args()
     examples = Path(__file__).resolve().parents[1] / "examples" / "gsm8k-256.jsonl"
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

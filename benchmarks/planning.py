@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from arguments import parser
 from machine import write_result
 
 from hsqueue.contracts.target import Target
@@ -40,14 +41,13 @@ TEMPLATE = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--conversations", type=int, default=1_000_000)
-    parser.add_argument("--pretokenised", type=int, nargs="*", default=[], help="records; several are planned in turn")
-    parser.add_argument("--tokens", type=int, default=16, help="of each pre-tokenised prompt")
-    parser.add_argument("--directory", type=Path, default=None, help="where the temporary files go")
-    parser.add_argument("--json", type=Path, default=None, help="writes the figures to this file as well")
-    parser.add_argument("--plan-only", type=Path, default=None, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--conversations", type=int, default=1_000_000)
+    made.add_argument("--pretokenised", type=int, nargs="*", default=[], help="records; several are planned in turn")
+    made.add_argument("--tokens", type=int, default=16, help="of each pre-tokenised prompt")
+    made.add_argument("--directory", type=Path, default=None, help="where the temporary files go")
+    made.add_argument("--plan-only", type=Path, default=None, help=argparse.SUPPRESS)
+    options = made.parse_args()
     if options.plan_only:
         print(json.dumps(plan(options.plan_only)))
         return

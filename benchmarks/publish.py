@@ -12,7 +12,6 @@ A ratio is taken within each round, since a shared machine is not the same from 
 
 from __future__ import annotations
 
-import argparse
 import array
 import ctypes
 import json
@@ -29,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from arguments import parser
 from machine import write_result
 
 from hsqueue.contracts.dump import DUMP_FILE, INPUT_IDS, DumpMeta, expected_tensors
@@ -53,14 +53,13 @@ class Seconds:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--megabytes", type=float, nargs="+", default=[64, 16], help="of one dump")
-    parser.add_argument("--total", type=float, default=1024, help="megabytes of all dumps together")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--publishers", type=int, default=Settings().publishers)
-    parser.add_argument("--json", type=Path, default=None, help="writes the figures to this file as well")
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("directory", type=Path)
+    made.add_argument("--megabytes", type=float, nargs="+", default=[64, 16], help="of one dump")
+    made.add_argument("--total", type=float, default=1024, help="megabytes of all dumps together")
+    made.add_argument("--rounds", type=int, default=9)
+    made.add_argument("--publishers", type=int, default=Settings().publishers)
+    options = made.parse_args()
     figures = []
     for megabytes in options.megabytes:
         tokens = max(1, round(megabytes * (1 << 20) / BYTES_PER_TOKEN))

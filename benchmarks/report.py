@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import resource
@@ -16,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from arguments import parser
 from machine import write_result
 
 from hsqueue.contracts.fingerprint import Fingerprint, RunInfo
@@ -31,12 +31,11 @@ WORKERS = ("gpu0@node1", "gpu1@node1", "gpu0@node2", "gpu1@node2")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shards", type=int, default=100_000)
-    parser.add_argument("--samples", type=int, default=100, help="of a shard")
-    parser.add_argument("--directory", type=Path, default=None, help="where the run goes")
-    parser.add_argument("--json", type=Path, default=None, help="writes the figures to this file as well")
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--shards", type=int, default=100_000)
+    made.add_argument("--samples", type=int, default=100, help="of a shard")
+    made.add_argument("--directory", type=Path, default=None, help="where the run goes")
+    options = made.parse_args()
     with tempfile.TemporaryDirectory(dir=options.directory) as place:
         layout = RunLayout(Path(place))
         info = make_run(layout, options.shards, options.samples)

@@ -9,26 +9,21 @@ has ended is read, byte for byte, and removed.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import signal
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from arguments import add_rate, add_volume, parser
 from checking import Checker
 from machine import write_result
-from steady import WARM_UP, Prepared, await_card, await_server, prepare, start_worker
+from prepared import WARM_UP, Prepared, await_card, prepare
+from queued import known, queue, redis_in
+from working import await_server, start_worker
 
-from hsqueue.ledger.connect import connect
 from hsqueue.ledger.ledger import Ledger
-from hsqueue.ledger.rebuild import reconcile
-from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.planning.plan import load_run
-from hsqueue.queue.app import make_app
-from hsqueue.queue.producer import enqueue
-from hsqueue.settings import Settings
-from hsqueue.store.layout import RunLayout
 
 
 @dataclass(frozen=True)
@@ -48,40 +43,35 @@ class Figures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", nargs=2, action="append", required=True, metavar=("URL", "DUMP_DIR"))
-    parser.add_argument("--out", type=Path, required=True, help="on the volume; what is published there is removed")
-    parser.add_argument("--workload", default="2048", choices=["512", "2048", "mix"])
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rate", type=float, default=45_000, help="tokens/s expected of one server")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--engine", nargs=2, action="append", required=True, metavar=("URL", "DUMP_DIR"))
+    add_volume(made)
+    made.add_argument("--workload", default="2048", choices=["512", "2048", "mix"])
+    made.add_argument("--seconds", type=float, default=60.0)
+    add_rate(made)
+    options = made.parse_args()
     engines = [(url, Path(directory)) for url, directory in options.engine]
-    options.dump_dir, options.workloads, seconds = engines[0][1], [options.workload], options.seconds
     for _, directory in engines:
         await_card(directory)
-    # prepare() plans for one server and one window; here are as many as servers, and two more.
-    options.seconds = (len(engines) + 2) * (seconds + 2 * WARM_UP)
-    (one,) = prepare(options)
+    # As much as all servers work off in one window and the first one in two more.
+    seconds = (len(engines) + 2) * (options.seconds + 2 * WARM_UP)
+    (one,) = prepare(options.out, engines[0][1], [options.workload], options.rate, seconds)
     for url, _ in engines:
         await_server(url)
-    figures = measure(one, engines, seconds)
+    figures = measure(one, engines, options.seconds)
     print(figures)
     if options.json is not None:
         write_result(options.json, [asdict(figures)], options.out)
 
 
 def measure(one: Prepared, engines: list[tuple[str, Path]], seconds: float) -> Figures:
-    server = EmbeddedRedis(one.root / "redis")
-    layout, info = RunLayout(one.root / "run"), load_run(one.root / "run")
-    try:
-        ledger = reconcile(connect(server.url), server.url, layout, info).ledger
-        enqueue(make_app(server.url), ledger, info)
-        checker = Checker(layout.root)
-        rates = [rate(one, some, seconds, ledger, server.url) for some in (engines[:1], engines, engines[:1])]
+    info = load_run(one.run)
+    with redis_in(one.root / "redis") as redis:
+        ledger = known(one.run, info, redis.url)
+        queue(ledger, info)
+        checker = Checker(one.run)
+        rates = [rate(one, some, seconds, ledger, info.samples) for some in (engines[:1], engines, engines[:1])]
         checker.finish()
-    finally:
-        server.stop()
     shutil.rmtree(one.root)
     before, together, after = rates
     return Figures(
@@ -90,12 +80,11 @@ def measure(one: Prepared, engines: list[tuple[str, Path]], seconds: float) -> F
     )  # fmt: skip
 
 
-def rate(one: Prepared, engines: list[tuple[str, Path]], seconds: float, ledger: Ledger, redis_url: str) -> float:
+def rate(one: Prepared, engines: list[tuple[str, Path]], seconds: float, ledger: Ledger, samples: int) -> float:
     """Tokens a second while a worker for each of `engines` is at work."""
-    samples, in_flight = load_run(one.root / "run").samples, Settings().max_in_flight
     already = ledger.counts(samples).tokens
     workers = [
-        start_worker(one.root, url, directory, in_flight, redis_url, f"gpu{k}")
+        start_worker(one.root / "worker.log", url, directory, ledger.url, {}, f"gpu{k}")
         for k, (url, directory) in enumerate(engines)
     ]
 

@@ -22,17 +22,17 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import requests
 import torch
+from arguments import add_server, add_work, parser
 from capture import prefill_alone
 from machine import write_result
+from prepared import Prepared, prepare
 from safetensors.torch import load_file
-from steady import ALONE_TOKENS, Prepared, await_card, await_server, prepare, run_worker
+from working import await_server, worker_rate
 
 from hsqueue.contracts.rid import RequestId
-from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.settings import Settings
 from hsworker.engine import EngineClient
 
@@ -50,17 +50,11 @@ class Figures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--dump-dir", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--workloads", nargs="*", default=["512", "2048"])
-    parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--rate", type=float, default=45_000, help="tokens/s expected, to plan enough prompts")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    await_card(options.dump_dir)
-    prepared = prepare(options)
+    made = parser(__doc__)
+    add_server(made)
+    add_work(made, ("512", "2048"), 15.0)
+    options = made.parse_args()
+    prepared = prepare(options.out, options.dump_dir, options.workloads, options.rate, options.seconds)
     await_server(options.url)
     found = []
     for one in prepared:
@@ -72,12 +66,12 @@ def main() -> None:
 
 def compare(one: Prepared, options: argparse.Namespace) -> Figures:
     settings, name = Settings(), one.workload.name
-    prompts = one.first(ALONE_TOKENS)
+    prompts = one.first()
     prefill_alone(options.url, prompts[:64], 64, f"{name}-ways-warm")
     limits = settings.max_in_flight, settings.max_tokens_in_flight
     rates = {"alone": prefill_alone(options.url, prompts, limits[0], f"{name}-ways", limits[1])}
-    rates["worker"] = worker(one, options, settings.max_in_flight)
-    rates["one at a time"] = worker(one, options, 1)
+    for way, in_flight in (("worker", settings.max_in_flight), ("one at a time", 1)):
+        rates[way] = worker_rate(one, options.url, options.dump_dir, in_flight, options.seconds)
     script = Script(options)
     rates["script"] = for_seconds(one.prompts, options.seconds, 1, script.ask)
     shutil.rmtree(script.directory)
@@ -88,19 +82,6 @@ def compare(one: Prepared, options: argparse.Namespace) -> Figures:
         name, {way: round(rate) for way, rate in rates.items()},
         {way: round(rate / rates["alone"], 3) for way, rate in rates.items()},
     )  # fmt: skip
-
-
-def worker(one: Prepared, options: argparse.Namespace, in_flight: int) -> float:
-    """Goes on with the run where the way before left it."""
-    redis = EmbeddedRedis(one.root / f"redis-{in_flight}")
-    try:
-        options.in_flight = in_flight
-        window, checker = run_worker(one, options, redis.url)
-    finally:
-        redis.stop()
-    if checker.wrong:
-        raise SystemExit(f"wrong files: {checker.wrong[:3]}")
-    return window.tokens / window.seconds
 
 
 def for_seconds(

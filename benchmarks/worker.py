@@ -28,18 +28,14 @@ from typing import Any
 
 import psutil
 import xxhash
+from arguments import parser
 from fleet import Sweeper, engines, make_run, workers
 from machine import write_result
 from processes import cpu_seconds, family
+from queued import known, queue, redis_in
 
-from hsqueue.ledger.connect import connect
 from hsqueue.ledger.ledger import Ledger
-from hsqueue.ledger.rebuild import reconcile
-from hsqueue.local.redis import EmbeddedRedis
 from hsqueue.planning.target import read_card
-from hsqueue.queue.app import make_app
-from hsqueue.queue.producer import enqueue
-from hsqueue.store.layout import RunLayout
 
 RATE = 30_000
 COPIES = 100
@@ -48,14 +44,13 @@ SETTINGS = {"HSQ_MAX_DUMP_BYTES": str(2 << 30)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--samples", type=int, default=2000)
-    parser.add_argument("--tokens", type=int, default=2048)
-    parser.add_argument("--shard", type=int, default=32, help="samples; the volume holds the files of a few shards")
-    parser.add_argument("--hidden", type=int, nargs="+", default=[4096, 16])
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("directory", type=Path)
+    made.add_argument("--samples", type=int, default=2000)
+    made.add_argument("--tokens", type=int, default=2048)
+    made.add_argument("--shard", type=int, default=32, help="samples; the volume holds the files of a few shards")
+    made.add_argument("--hidden", type=int, nargs="+", default=[4096, 16])
+    options = made.parse_args()
     figures = {}
     for hidden in options.hidden:
         name = f"{4 * hidden * 2:,} bytes a token"
@@ -70,23 +65,19 @@ def main() -> None:
 
 
 def measure(dumps: Path, volume: Path, options: argparse.Namespace, hidden: int) -> dict[str, Any]:
-    size = options.tokens * 4 * hidden * 2
+    size, places, root = options.tokens * 4 * hidden * 2, dumps / "engines", volume / "run"
     before = copy_seconds(dumps, volume, size)
-    server = EmbeddedRedis(volume / "redis")
-    try:
-        with engines(dumps / "engines", 1, RATE, hidden) as (_, urls):
-            target = read_card(dumps / "engines" / "0").target
-            shards = -(-options.samples // options.shard)
-            info = make_run(volume / "run", target, options.samples, options.shard, options.tokens, shards)
-            ledger = reconcile(connect(server.url), server.url, RunLayout(volume / "run"), info).ledger
-            enqueue(make_app(server.url), ledger, info)
-            sweeper = Sweeper(volume / "run", info, deep=8)
-            with workers(urls, dumps / "engines", server.url, volume / "logs", SETTINGS) as (worker,):
-                sweeper.start()
-                found = follow(ledger, info.samples, options.shard, worker)
-            sweeper.stop()
-    finally:
-        server.stop()
+    with redis_in(volume / "redis") as server, engines(places, 1, RATE, hidden) as (_, urls):
+        shards = -(-options.samples // options.shard)
+        target = read_card(places / "0").target
+        info = make_run(root, target, options.samples, options.shard, options.tokens, shards)
+        ledger = known(root, info, server.url)
+        queue(ledger, info)
+        sweeper = Sweeper(root, info, deep=8)
+        with workers(urls, places, server.url, volume / "logs", SETTINGS) as (worker,):
+            sweeper.start()
+            found = follow(ledger, info.samples, options.shard, worker)
+        sweeper.stop()
     after = copy_seconds(dumps, volume, size)
     copied = (before + after) / 2
     return {
@@ -154,13 +145,17 @@ class Memory(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
+        self._look()
         while not self._ended.wait(0.5):
-            total = 0.0
-            for pid in family(self.pid):
-                own, share = look(pid)
-                self.own[pid] = max(own, self.own.get(pid, 0.0))
-                total += share
-            self.sums.append(total)
+            self._look()
+
+    def _look(self) -> None:
+        total = 0.0
+        for pid in family(self.pid):
+            own, share = look(pid)
+            self.own[pid] = max(own, self.own.get(pid, 0.0))
+            total += share
+        self.sums.append(total)
 
     def stop(self) -> None:
         self._ended.set()
