@@ -1,10 +1,11 @@
 """What the ledger costs at scale, in a Redis of its own: memory, commits, look-ups, the reaper's round, a resume.
 
-    python benchmarks/ledger.py [--samples 1000000 100000000] [--resume 10000000] [--directory DIR] [--json FILE]
+    python benchmarks/ledger.py [--samples 1000000 100000000] [--open 1000000] [--resume 10000000]
+        [--directory DIR] [--json FILE]
 
 Commits, look-ups and rounds are calls of the worker's own code over a socket; what they cost Redis is what its own
 statistics say of its scripts. Memory is what Redis says it uses with the run's ledger, less without it. A lost shard is
-found and claimed among 10^6 that are queued. The resume is `reconcile`, which `hsqueue run` and `enqueue` begin with,
+found and claimed among many that are queued. The resume is `reconcile`, which `hsqueue run` and `enqueue` begin with,
 on a run whose files and manifests stand on disk and of which all but one shard has ended. Its files are hard links to
 few, since a resume looks at names, sizes and times only.
 """
@@ -42,8 +43,6 @@ TOKENS = 700
 LINKS = 60_000
 """Hard links to one file; ext4 allows 65,000."""
 LOOKS = 2000
-OPEN = 1_000_000
-"""Shards among which one is lost."""
 LOSSES = 200
 
 
@@ -51,12 +50,14 @@ def main() -> None:
     made = parser(__doc__)
     made.add_argument("--samples", type=int, nargs="*", default=[1_000_000, 100_000_000])
     made.add_argument("--resume", type=int, default=10_000_000, help="samples; 0 leaves the resume out")
+    made.add_argument("--open", type=int, default=1_000_000, help="shards among which one is lost; 0 leaves it out")
     made.add_argument("--directory", type=Path, default=None, help="where the run of the resume goes")
     options = made.parse_args()
     with tempfile.TemporaryDirectory() as temporary, redis_in(Path(temporary) / "redis") as server:
         client = connect(server.url)
         figures: dict[str, Any] = {str(n): measure(client, server.url, n) for n in options.samples}
-        figures["lost"] = lost_shard(client, server.url, OPEN)
+        if options.open:
+            figures["lost"] = lost_shard(client, server.url, options.open)
         if options.resume:
             with tempfile.TemporaryDirectory(dir=options.directory) as volume:
                 figures["resume"] = resume(client, server.url, Path(volume) / "run", options.resume)

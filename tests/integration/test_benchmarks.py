@@ -77,7 +77,7 @@ def test_each_says_how_it_is_called(tmp_path: Path) -> None:
         ("report.py", "--shards", "20", "--samples", "5", "--directory", "VOLUME"),
         ("planning.py", "--conversations", "200", "--directory", "VOLUME"),
         ("planning.py", "--pretokenised", "500", "--directory", "VOLUME"),
-        ("ledger.py", "--samples", "5000", "--resume", "3000", "--directory", "VOLUME"),
+        ("ledger.py", "--samples", "5000", "--open", "1000", "--resume", "3000", "--directory", "VOLUME"),
         ("monitoring.py", "VOLUME", "--rounds", "2", "--tokens", "8"),
         ("worker.py", "VOLUME", "--samples", "64", "--tokens", "16", "--shard", "8", "--hidden", "16"),
         ("engines.py", "VOLUME", "--engines", "2", "--tokens", "512", "--seconds", "2", "--pause", "0"),
