@@ -47,15 +47,15 @@ unit: $(VENV)/.ready ## Fast tests without servers
 integration: $(VENV)/.ready ## Tests with a real Redis, real workers and the embedded engine
 	$(BIN)/pytest tests/integration -q
 
-tools: ## As root, install what some tests need and pip does not bring: Chromium and Prometheus; without them these are skipped
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { command -v promtool && command -v chromium; } >/dev/null; then \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus chromium fonts-inter >/dev/null; \
+tools: ## As root, install what some tests need and pip does not bring: Chromium, Prometheus, GlusterFS; without them these are skipped
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { command -v promtool && command -v chromium && command -v glusterfsd; } >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus chromium fonts-inter glusterfs-server glusterfs-client >/dev/null; \
 	fi
 
 browser: $(VENV)/.ready tools ## Flower's pages in a browser; SCREENSHOTS=DIR keeps the pictures
 	$(BIN)/pytest tests/browser -q $(if $(SCREENSHOTS),--screenshots $(SCREENSHOTS))
 
-chaos: $(VENV)/.ready ## Tests that kill things
+chaos: $(VENV)/.ready tools ## Tests that kill things
 	$(BIN)/pytest tests/chaos -q --ignore tests/chaos/test_steps.py
 	$(BIN)/pytest tests/chaos/test_steps.py -q -n 4
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from hsqueue.contracts.errors import RunDamaged, RunNotFound
 from hsqueue.contracts.fingerprint import RunInfo
-from hsqueue.store.files import fsync_directory
+from hsqueue.store.files import fsync_directory, reading
 from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
 
 RUN_FILE = "run.json"
@@ -30,17 +30,20 @@ _STAGING = f"plan-*{TEMPORARY_SUFFIX}"
 def load_run(root: Path) -> RunInfo:
     """What ``root/run.json`` says.
 
-    Raises RunNotFound where there is none, RunDamaged where it cannot be understood or its plan is gone.
+    Raises RunNotFound where there is none, RunDamaged where it cannot be understood or its plan is gone,
+    VolumeUnusable.
     """
     layout = RunLayout(root)
-    try:
-        text = layout.run_json.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise RunNotFound(
-            f"{root} holds no run (no {RUN_FILE})", do=f"Make one with hsqueue plan PROMPTS --out {root}."
-        ) from None
+    with reading(layout.run_json):
+        try:
+            text = layout.run_json.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise RunNotFound(
+                f"{root} holds no run (no {RUN_FILE})", do=f"Make one with hsqueue plan PROMPTS --out {root}."
+            ) from None
+        has_plan = layout.plan.is_dir()
     info = RunInfo.from_json(text, layout.run_json)
-    if not layout.plan.is_dir():
+    if not has_plan:
         raise RunDamaged(
             f"{layout.plan} is missing", do="Restore it from a backup, or plan again into another directory."
         )

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from hsqueue.contracts.errors import RunDamaged
 from hsqueue.contracts.sample import Sample
+from hsqueue.store.files import unreadable
 
 SCHEMA = pa.schema(
     [
@@ -74,7 +75,7 @@ def read_shard(path: Path, expected: range | None = None) -> list[Sample]:
     """The samples of one shard in order.
 
     expected: the indices that the shard must hold, ``RunInfo.shard_range``. Raises RunDamaged where the file
-    is missing or damaged, or holds other or not consecutive indices.
+    is missing or damaged, or holds other or not consecutive indices; VolumeUnusable where the system fails to read it.
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -82,6 +83,9 @@ def read_shard(path: Path, expected: range | None = None) -> list[Sample]:
     except FileNotFoundError:
         raise _damaged(path, "is missing") from None
     except (OSError, pa.ArrowException, ValueError) as error:
+        # Bytes that Arrow cannot parse are an OSError as well, but one without a number of the system's.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise unreadable(error, path) from error
         raise _damaged(path, f"cannot be read ({' '.join(str(error).split())[:200]})") from None
     found = [sample.index for sample in samples]
     wanted = expected if expected is not None else range(found[0], found[0] + len(found)) if found else range(1)

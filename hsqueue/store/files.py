@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hsqueue.contracts.errors import VolumeUnusable
@@ -31,13 +31,33 @@ def volume_error(error: OSError, path: Path) -> VolumeUnusable:
     )
 
 
+def unreadable(error: OSError, path: Path) -> VolumeUnusable:
+    """What a failed look at the volume means, in words."""
+    return VolumeUnusable(
+        f"{path} cannot be read ({error.strerror or error})",
+        do="Check the mount of the shared volume; work goes on by itself.",
+    )
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raises VolumeUnusable for an OSError of what is done meanwhile."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(error, path) from error
+
+
 def make_directory(path: Path) -> None:
     """Makes `path` and its parents, so that they survive a power cut. Raises VolumeUnusable."""
-    if path.is_dir():
-        return
+    with reading(path):
+        if path.is_dir():
+            return
     make_directory(path.parent)
     try:
-        path.mkdir(exist_ok=True)
+        # Not by exist_ok, which looks again: a network file system may say for a while that nothing is there.
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
         fsync_directory(path.parent)
     except OSError as error:
         raise volume_error(error, path) from error
@@ -45,7 +65,9 @@ def make_directory(path: Path) -> None:
 
 def require_run(run_json: Path) -> None:
     """Raises VolumeUnusable where the run is not there: an empty mount point must not be taken for an empty run."""
-    if not run_json.exists():
+    with reading(run_json):
+        there = run_json.exists()
+    if not there:
         raise VolumeUnusable(f"{run_json.parent} holds no run.json", do="Mount the shared volume there.")
 
 
@@ -63,7 +85,8 @@ def require_volume(root: Path, volumes: Sequence[Path]) -> None:
 def require_inside(root: Path, *paths: Path) -> None:
     """Raises VolumeUnusable where one of `paths`, below the run `root`, leads elsewhere by a link on its way."""
     for path in paths:
-        link = link_on_the_way(root, path)
+        with reading(path):
+            link = link_on_the_way(root, path)
         if link is not None:
             raise VolumeUnusable(
                 f"{link} is a link, and what lies behind it is not the run's",

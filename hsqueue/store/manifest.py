@@ -15,7 +15,7 @@ from hsqueue.contracts import CONTRACT_VERSION
 from hsqueue.contracts.errors import RunDamaged, SkipError
 from hsqueue.contracts.sample import Ending, GivenUp, Published
 from hsqueue.contracts.work import Work
-from hsqueue.store.files import write_once
+from hsqueue.store.files import reading, write_once
 from hsqueue.store.layout import RunLayout
 
 _CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{32})"\}')
@@ -170,9 +170,10 @@ def write_manifest(layout: RunLayout, manifest: Manifest) -> bool:
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """The manifest at `path`, None where there is none. Raises RunDamaged."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
+    """The manifest at `path`, None where there is none. Raises RunDamaged, VolumeUnusable."""
+    with reading(path):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
     return Manifest.from_json(data, path)

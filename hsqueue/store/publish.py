@@ -12,7 +12,7 @@ from typing import IO
 import xxhash
 
 from hsqueue.contracts.dump import INPUT_IDS, DumpMeta
-from hsqueue.contracts.errors import DumpMalformed, DumpMismatch, DumpMissing, LeaseLost
+from hsqueue.contracts.errors import DumpMalformed, DumpMismatch, DumpMissing, LeaseLost, VolumeUnusable
 from hsqueue.contracts.sample import Published
 from hsqueue.contracts.tensorfile import TensorFile, TensorSpec
 from hsqueue.store.files import commit_link, discard, make_directory, temporary_name, volume_error
@@ -78,8 +78,14 @@ def publish(job: Publication, may_publish: Callable[[], None]) -> Published:
 
 
 def _winner(job: Publication) -> Published:
-    """What another attempt has published under the name."""
-    header = read_sample_header(job.final)
+    """What another attempt has published under the name. Raises VolumeUnusable where this node does not see it."""
+    try:
+        header = read_sample_header(job.final)
+    except FileNotFoundError:
+        raise VolumeUnusable(
+            f"{job.final} is taken, and this node does not see it yet",
+            do="Mount the shared volume so that absent names are not cached; work goes on by itself.",
+        ) from None
     if (header.run, header.index) != (job.run, job.index):
         raise DumpMalformed(
             f"{job.final} holds another sample",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from hsqueue.contracts.errors import DumpMalformed, RunDamaged, VolumeUnusable
+from hsqueue.contracts.errors import DumpMalformed, RunDamaged
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.sample import GivenUp, Published
-from hsqueue.store.files import link_on_the_way
-from hsqueue.store.layout import RunLayout
+from hsqueue.store.files import link_on_the_way, reading
+from hsqueue.store.layout import SHARDS_PER_DIRECTORY, RunLayout
 from hsqueue.store.manifest import Manifest, read_manifest
 from hsqueue.store.samplefile import read_sample_header
 
@@ -37,13 +38,26 @@ class ShardState:
     fence: int = 0
 
 
+def look_afresh(layout: RunLayout, shards: Iterable[int]) -> None:
+    """Has this node forget that directories and manifests of the run were not there. shards: one of each directory.
+
+    A client of a network file system remembers for a while which names were absent, and other nodes have made them
+    since. To list a directory asks the server. Raises VolumeUnusable.
+    """
+    groups = [d for shard in shards for d in (layout.shard_directory(shard).parent, layout.manifest(shard).parent)]
+    for directory in (layout.root, layout.samples, layout.manifests, *groups):
+        absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+        with reading(directory), absent, os.scandir(directory) as entries:
+            list(entries)
+
+
 def survey_shard(layout: RunLayout, info: RunInfo, shard: int) -> ShardState:
     """Reads a shard's manifest and listing; reads headers only of files that no manifest vouches for.
 
     Raises VolumeUnusable where the volume cannot be read.
     """
     indices = info.shard_range(shard)
-    try:
+    with reading(layout.root):
         directory = layout.shard_directory(shard)
         sizes = _sizes(directory) if link_on_the_way(layout.root, directory) is None else {}
         manifest = _valid_manifest(layout, info, shard)
@@ -62,13 +76,11 @@ def survey_shard(layout: RunLayout, info: RunInfo, shard: int) -> ShardState:
                 damaged.append(index)
             else:
                 done.append(published)
-    except OSError as error:
-        raise VolumeUnusable(f"{layout.root} cannot be read ({error})", do="Mount the shared volume.") from error
-    there = {d.index for d in done}
-    # A file that a frozen worker published after its sample was given up is a file all the same.
-    given_up = tuple(g for g in manifest.given_up if g.index not in there) if manifest else ()
-    ended = manifest is not None and len(there) + len(given_up) == len(indices)
-    stale = not ended and layout.manifest(shard).exists()
+        there = {d.index for d in done}
+        # A file that a frozen worker published after its sample was given up is a file all the same.
+        given_up = tuple(g for g in manifest.given_up if g.index not in there) if manifest else ()
+        ended = manifest is not None and len(there) + len(given_up) == len(indices)
+        stale = not ended and layout.manifest(shard).exists()
     fence = manifest.fence if manifest else 0
     return ShardState(shard, tuple(done), given_up, ended, stale, tuple(damaged), fence)
 
@@ -81,6 +93,7 @@ def survey(layout: RunLayout, info: RunInfo, trusted: Container[int] = ()) -> It
             return None
         return survey_shard(layout, info, shard)
 
+    look_afresh(layout, range(0, info.shards, SHARDS_PER_DIRECTORY))
     with ThreadPoolExecutor(SURVEY_THREADS) as pool:
         for begin in range(0, info.shards, SURVEY_BATCH):
             for state in pool.map(look, range(begin, min(begin + SURVEY_BATCH, info.shards))):
@@ -102,11 +115,16 @@ def is_untouched(layout: RunLayout, shard: int) -> bool:
 
 def _sizes(directory: Path) -> dict[str, int | None]:
     """Names and sizes in `directory`; None for what is no file: a link there may lead anywhere."""
+    sizes = {}
     try:
         with os.scandir(directory) as entries:
-            return {e.name: _size(e) for e in entries}
+            for entry in entries:
+                # One that goes meanwhile, such as another worker's temporary file, says nothing of the others.
+                with contextlib.suppress(FileNotFoundError):
+                    sizes[entry.name] = _size(entry)
     except FileNotFoundError:
         return {}
+    return sizes
 
 
 def _size(entry: os.DirEntry[str]) -> int | None:

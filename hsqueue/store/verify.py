@@ -10,16 +10,17 @@ from pathlib import Path
 import xxhash
 
 from hsqueue.contracts.dump import INPUT_IDS, expected_tensors
-from hsqueue.contracts.errors import DumpMalformed, RunDamaged, VolumeUnusable
+from hsqueue.contracts.errors import DumpMalformed, RunDamaged
 from hsqueue.contracts.fingerprint import RunInfo
 from hsqueue.contracts.rid import parse_rid
 from hsqueue.contracts.sample import Published, Sample
 from hsqueue.planning.shards import read_shard
-from hsqueue.store.files import link_on_the_way
-from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
+from hsqueue.store.files import link_on_the_way, reading
+from hsqueue.store.layout import SHARDS_PER_DIRECTORY, TEMPORARY_SUFFIX, RunLayout
 from hsqueue.store.manifest import Manifest, read_manifest
 from hsqueue.store.publish import CHUNK_BYTES
 from hsqueue.store.samplefile import LOSS_MASK, SampleHeader, read_sample_header
+from hsqueue.store.survey import look_afresh
 
 VERIFY_THREADS = 4
 
@@ -77,6 +78,7 @@ def verify(
     progress: told how many samples of each shard were looked at. Raises VolumeUnusable, RunDamaged for a plan
     that cannot be read.
     """
+    look_afresh(layout, range(0, info.shards, SHARDS_PER_DIRECTORY))
     checks = []
     for check in _checks(layout, info, deep):
         checks.append(check)
@@ -110,9 +112,10 @@ def _strays(layout: RunLayout, info: RunInfo) -> list[Finding]:
 
 
 def _entries(layout: RunLayout, directory: Path) -> list[Path]:
-    if not directory.is_dir() or link_on_the_way(layout.root, directory):
-        return []
-    return sorted(directory.iterdir())
+    with reading(directory):
+        if not directory.is_dir() or link_on_the_way(layout.root, directory):
+            return []
+        return sorted(directory.iterdir())
 
 
 def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> ShardCheck:
@@ -122,7 +125,7 @@ def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> 
     manifest = _manifest(layout, info, shard, findings)
     listed = {d.index: d for d in manifest.done} if manifest else {}
     given_up = {g.index for g in manifest.given_up} if manifest else set()
-    try:
+    with reading(layout.root):
         there = _listing(layout, shard, samples, findings)
         good = tokens = size = 0
         for index, sample in samples.items():
@@ -144,8 +147,6 @@ def check_shard(layout: RunLayout, info: RunInfo, shard: int, *, deep: bool) -> 
                 elif index in listed and listed[index] != header.published:
                     text = "the manifest lists another length for it"
                     findings.append(Finding(shard, index, text, path, "manifest"))
-    except OSError as error:
-        raise VolumeUnusable(f"{layout.root} cannot be read ({error})", do="Mount the shared volume.") from error
     return ShardCheck(shard, good, tokens, size, len(given_up - set(there)), tuple(findings), manifest is not None)
 
 

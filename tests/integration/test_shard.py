@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from hsqueue.contracts.errors import EngineDown, EngineRefused, LeaseLost, VolumeUnusable
@@ -74,7 +76,8 @@ class Floor:
             layout, info = self.volume.layout, self.volume.info
             outcome = ShardRun(info, layout, self.ledger, keeper, share, SETTINGS, way, lambda *_: None).run()
         (slot,) = budget.slots()
-        assert (slot.requests, slot.bytes, slot.wants, slot.alone) == (0, 0, False, False)
+        assert (slot.requests, slot.bytes, slot.alone) == (0, 0, False)
+        assert not slot.wants or outcome.stopped_by
         share.close()
         return outcome
 
@@ -292,6 +295,44 @@ def test_a_plan_that_cannot_be_read_fails_its_samples_by_name_and_retry_brings_t
     assert floor.asked() == []
     path.write_bytes(whole)
     assert retry(floor.volume.layout, floor.volume.info, floor.ledger, {Ending.FAILED}) == 2
+    assert floor.work().done == len(LENGTHS)
+
+
+def test_a_plan_that_the_volume_does_not_give_fails_nothing(
+    redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server went after the shard's files were listed."""
+    floor = make_floor(redis, tmp_path, LENGTHS)
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "ParquetFile", fails)
+        outcome = floor.work()
+    assert isinstance(outcome.stopped_by, VolumeUnusable)
+    assert (outcome.ended, outcome.failed) == (False, 0)
+    expire(floor.ledger, 0)
+    assert floor.work().done == len(LENGTHS)
+
+
+def test_a_volume_that_goes_before_its_plan_is_read_fails_nothing(
+    redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    floor = make_floor(redis, tmp_path, LENGTHS)
+    root, away = floor.volume.layout.root, tmp_path / "away"
+
+    def unmounted(*_: object, **__: object) -> None:
+        root.rename(away)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "ParquetFile", unmounted)
+        outcome = floor.work()
+    assert isinstance(outcome.stopped_by, VolumeUnusable)
+    assert (outcome.ended, outcome.failed) == (False, 0)
+    away.rename(root)
+    expire(floor.ledger, 0)
     assert floor.work().done == len(LENGTHS)
 
 

@@ -37,7 +37,7 @@ from hsqueue.store.files import (
 )
 from hsqueue.store.layout import TEMPORARY_SUFFIX, RunLayout
 from hsqueue.store.manifest import make_manifest, write_manifest
-from hsqueue.store.survey import survey_shard
+from hsqueue.store.survey import look_afresh, survey_shard
 from hsworker.budget import Share
 from hsworker.lease import LeaseKeeper
 from hsworker.progress import Send, ShardProgress
@@ -145,6 +145,8 @@ class ShardRun:
         try:
             return {s.index: s for s in read_shard(self.layout.plan_shard(self.shard), self.indices)}
         except RunDamaged as error:
+            # Of a volume that went meanwhile nothing is there, and nothing of it is damaged.
+            require_run(self.layout.run_json)
             return self._give_up_the_rest(error.name, str(error))
 
     def _leased_too_often(self) -> dict[int, Sample]:
@@ -167,6 +169,7 @@ class ShardRun:
         directory = self.layout.shard_directory(self.shard)
         require_inside(self.layout.root, directory, self.layout.manifest(self.shard))
         make_directory(directory)
+        look_afresh(self.layout, [self.shard])
         state = survey_shard(self.layout, self.info, self.shard)
         recorded = self.ledger.done_in(self.indices)
         try:
@@ -175,11 +178,11 @@ class ShardRun:
             manifest = self.layout.manifest(self.shard)
             for path in (*directory.glob(f".*{TEMPORARY_SUFFIX}"), *temporaries_of(manifest)):
                 path.unlink(missing_ok=True)
+            lost = recorded - {d.index for d in state.done}
+            if lost or state.stale:
+                manifest.unlink(missing_ok=True)
         except OSError as error:
             raise volume_error(error, directory / "x") from error
-        lost = recorded - {d.index for d in state.done}
-        if lost or state.stale:
-            self.layout.manifest(self.shard).unlink(missing_ok=True)
         if lost:
             planned = {s.index: s.tokens for s in read_shard(self.layout.plan_shard(self.shard), self.indices)}
             self.ledger.forget(self.shard, {index: planned[index] for index in lost})

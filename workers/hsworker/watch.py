@@ -110,9 +110,12 @@ class Watch(threading.Thread):
 
 def _is_writable(layout: RunLayout) -> bool:
     """By writing where samples go: access bits say nothing about a full or read-only volume."""
-    if not layout.run_json.exists():
+    try:
+        if not layout.run_json.exists():
+            return False
+        directory = layout.samples if layout.samples.is_dir() else layout.root
+    except OSError:
         return False
-    directory = layout.samples if layout.samples.is_dir() else layout.root
     path = directory / f".hsqueue-{uuid.uuid4().hex[:8]}.tmp"
     try:
         with path.open("xb") as file:

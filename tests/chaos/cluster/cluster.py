@@ -32,6 +32,8 @@ ENGINE_PORT, ENGINE_RELAY, REDIS_PORT, REDIS_RELAY = 30000, 30001, 6379, 6380
 DUMP_DIR = "/dev/shm/dumps"
 PATIENCE = 120.0
 SMALL_VOLUME = ("-t", "tmpfs", "-o", "size=128m", "tmpfs")
+Share = Callable[[Sequence[str]], contextlib.AbstractContextManager[object]]
+"""Mounts a shared volume where commands with that prefix run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,16 +189,22 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(
-    shape: Shape, directory: Path, volume: Path | None = None, mount: Sequence[str | Path] = SMALL_VOLUME
+    shape: Shape,
+    directory: Path,
+    volume: Path | None = None,
+    mount: Sequence[str | Path] = SMALL_VOLUME,
+    share: Callable[[], contextlib.AbstractContextManager[Share]] | None = None,
 ) -> Iterator[Cluster]:
     """Everything started, engines and workers ready or getting ready; ended and gone at the end.
 
-    volume: where a file system of its own is mounted, with these options of ``mount``.
+    volume: where a file system of its own is mounted, with these options of ``mount``. share: serves a volume from
+    the head, which every node and the head mount for themselves.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(head_network())
         if volume is not None:
             stack.enter_context(mounted(volume, *mount))
+        attach = stack.enter_context(share()) if share is not None else None
         directory.mkdir(parents=True, exist_ok=True)
         data = directory / "redis"
         data.mkdir()
@@ -206,8 +214,12 @@ def cluster(
         nodes = []
         for number in range(shape.nodes):
             made = stack.enter_context(node(number, shape.shared_memory))
+            if attach is not None:
+                stack.enter_context(attach(made.prefix))
             nodes.append(_gpu_node(made, shape, directory, redis))
             stack.callback(_end, nodes[-1])
+        if attach is not None:
+            stack.enter_context(attach(()))
         for one in nodes if not shape.idle else ():
             one.dump_dir.mkdir(mode=0o700)
             for service in (one.engine, *one.workers):

@@ -95,6 +95,14 @@ def test_temporary_names_are_hidden_and_never_the_same(tmp_path: Path) -> None:
     assert all(n.parent == tmp_path and n.name.startswith(".") and n.name.endswith(".tmp") for n in names)
 
 
+def test_a_directory_that_this_node_does_not_see_yet_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a network file system has it for a while, after another node has made the directory."""
+    made = tmp_path / "000"
+    made.mkdir()
+    monkeypatch.setattr(Path, "is_dir", lambda path: path != made)
+    make_directory(made)
+
+
 @pytest.mark.parametrize(
     ("number", "words"),
     [

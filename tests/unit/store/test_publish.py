@@ -161,6 +161,19 @@ def test_a_damaged_file_under_the_name_is_no_result(volume: Volume, files: Files
     assert files() == ["000000000000.safetensors"]
 
 
+def test_a_winner_that_this_node_does_not_see_yet_is_the_volumes_matter(
+    volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is taken, by the server; absent, by what the node remembers."""
+
+    def taken(source: Path, target: Path) -> None:
+        raise FileExistsError(errno.EEXIST, "File exists", target)
+
+    monkeypatch.setattr(os, "link", taken)
+    with pytest.raises(VolumeUnusable, match="does not see it yet"):
+        publish(volume.publication(0), lambda: None)
+
+
 def test_another_samples_file_under_the_name_is_no_result(volume: Volume) -> None:
     volume.publish(2)
     volume.path(2).rename(volume.path(0))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -199,3 +200,15 @@ def age(directory: Path) -> None:
     """
     at = directory.stat().st_mtime_ns - 1_000_000_000
     os.utime(directory, ns=(at, at))
+
+
+def test_a_file_that_goes_while_it_is_listed_hides_no_other(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another worker's temporary file does, or what a network file system still lists."""
+    volume.publish(0, 2)
+    gone = volume.path(0).with_name(".gone.tmp")
+    gone.touch()
+    with os.scandir(gone.parent) as entries:
+        listed = list(entries)
+    gone.unlink()
+    monkeypatch.setattr(os, "scandir", lambda _: nullcontext(listed))
+    assert indices(look(volume)) == [0, 2]
