@@ -8,6 +8,7 @@ import time
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
+from hsqueue.local.processes import die_with_parent
 from hsqueue.planning.plan import load_run
 from hsqueue.store.layout import RunLayout
 from hsqueue.store.verify import check_shard
@@ -53,6 +54,7 @@ class Checker:
 
 def check_ended(root: Path, mine: int, verified: Synchronized[int], found: object, done: object) -> None:
     """Every CHECKERS-th shard."""
+    die_with_parent()
     layout, info, seen = RunLayout(root), load_run(root), set()
     while True:
         is_last = done.is_set()  # type: ignore[attr-defined]

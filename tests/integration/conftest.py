@@ -6,11 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from celery import Celery
 
 from hsqueue.ledger.ledger import Ledger
+from hsqueue.ledger.rebuild import reconcile
+from hsqueue.queue.app import make_app
 from tests.support.ledger import INFO
 from tests.support.prompts import Reference
 from tests.support.redis import RedisServer, redis_server
+from tests.support.volume import Volume
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +38,18 @@ def ledger(redis: RedisServer) -> Ledger:
     made = Ledger(redis.client(), redis.url, INFO.run)
     made.create(INFO, (), (), ())
     return made
+
+
+@pytest.fixture
+def known(redis: RedisServer, volume: Volume) -> Ledger:
+    """The ledger of the run that the module's own fixture `volume` makes."""
+    return reconcile(redis.client(), redis.url, volume.layout, volume.info).ledger
+
+
+@pytest.fixture
+def app(redis: RedisServer) -> Iterator[Celery]:
+    with make_app(redis.url) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

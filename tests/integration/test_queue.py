@@ -6,7 +6,6 @@ import base64
 import json
 import multiprocessing
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -37,17 +36,6 @@ MESSAGE_BYTES = 1000
 def volume(tmp_path: Path) -> Volume:
     """Nine samples in five shards, under the longest name that a run can have."""
     return make_volume(tmp_path / "run", (5, 9, 5, 3, 12, 7, 4, 6, 8), 2, run=LONGEST_RUN)
-
-
-@pytest.fixture
-def known(redis: RedisServer, volume: Volume) -> Ledger:
-    return reconcile(redis.client(), redis.url, volume.layout, volume.info).ledger
-
-
-@pytest.fixture
-def app(redis: RedisServer) -> Iterator[Celery]:
-    with make_app(redis.url) as made:
-        yield made
 
 
 def shards(redis: RedisServer, volume: Volume) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ from celery import Celery
 from hsqueue.ledger.keys import REAPER
 from hsqueue.ledger.ledger import Ledger
 from hsqueue.ledger.rebuild import reconcile
-from hsqueue.queue.app import make_app
 from hsqueue.queue.producer import enqueue
 from hsqueue.queue.reaper import Reaper, reap_run
 from tests.support.ledger import expire, granted
@@ -29,17 +28,6 @@ GRACE = 3600.0
 def volume(tmp_path: Path) -> Volume:
     """Six samples in three shards."""
     return make_volume(tmp_path / "run", (5, 9, 5, 3, 12, 7), 2)
-
-
-@pytest.fixture
-def known(redis: RedisServer, volume: Volume) -> Ledger:
-    return reconcile(redis.client(), redis.url, volume.layout, volume.info).ledger
-
-
-@pytest.fixture
-def app(redis: RedisServer) -> Iterator[Celery]:
-    with make_app(redis.url) as made:
-        yield made
 
 
 @pytest.fixture

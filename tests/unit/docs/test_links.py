@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import typer.main
 
-from hsqueue.cli.main import app
+from tests.support.calls import misunderstood
 from tests.unit.docs.markdown import ROOT, anchors, links, pages, read, shell_blocks
 
 NAMES = [str(path.relative_to(ROOT)) for path in pages()]
@@ -57,20 +56,6 @@ def test_make_targets_exist(name: str) -> None:
     words = [*re.findall(r"`make ([a-z-]+)`", text), *re.findall(r"^make ([a-z-]+)", "".join(shell_blocks(text)), re.M)]
     targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
     assert set(words) <= targets
-
-
-def misunderstood(words: str) -> str | None:
-    """What the command line would not understand of a call, or None."""
-    parts = words.split()
-    command, name = typer.main.get_command(app), ""
-    while hasattr(command, "commands"):
-        name = parts.pop(0)
-        if name not in command.commands:
-            return f"no command {name}"
-        command = command.commands[name]
-    known = {option for parameter in command.params for option in parameter.opts}
-    unknown = [part for part in parts if part.startswith("-") and part not in known]
-    return f"{name} has no {unknown[0]}" if unknown and name != "engine" else None
 
 
 def calls(text: str) -> list[str]:

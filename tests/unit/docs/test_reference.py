@@ -25,20 +25,11 @@ from hsqueue.monitoring.snapshot import Snapshot
 from hsqueue.monitoring.troubles import KINDS, Trouble
 from hsqueue.monitoring.workers import STATES, WorkerState
 from hsqueue.settings import Settings, load_settings
+from tests.support.plugin import PLUGIN
 from tests.unit.docs.markdown import ROOT, codes, first_codes, headings, own, read, rows, section
 
 PAGE = read("docs/reference.md")
-CAPTURE = {
-    "HSQ_DUMP_DIR": "dump_dir",
-    "HSQ_LAYERS": "layers",
-    "HSQ_NORM": "norm",
-    "HSQ_CAPTURE": "capture",
-    "HSQ_WRITERS": "writers",
-    "HSQ_DUMP_PENDING_BYTES": "pending_bytes",
-    "HSQ_DUMP_LIMIT": "limit",
-    "HSQ_DUMP_WAIT": "wait",
-    "HSQ_DUMP_TTL": "ttl",
-}
+CAPTURE = {"HSQ_DUMP_DIR": "dump_dir", **PLUGIN}
 
 
 def commands(group: Any = None, before: str = "") -> Iterator[tuple[str, Any]]:

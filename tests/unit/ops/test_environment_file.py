@@ -10,20 +10,9 @@ import pytest
 
 from hscapture.config import CaptureSettings, from_environment
 from hsqueue.settings import Settings, load_settings
+from tests.support.plugin import PLUGIN
 
 Variables = dict[str, tuple[str, bool]]
-
-PLUGIN = {
-    "HSQ_LAYERS": "layers",
-    "HSQ_NORM": "norm",
-    "HSQ_CAPTURE": "capture",
-    "HSQ_WRITERS": "writers",
-    "HSQ_DUMP_PENDING_BYTES": "pending_bytes",
-    "HSQ_DUMP_LIMIT": "limit",
-    "HSQ_DUMP_WAIT": "wait",
-    "HSQ_DUMP_TTL": "ttl",
-}
-"""Variables of the plugin and the names of the settings that they make; HSQ_DUMP_DIR is left out on purpose."""
 
 
 def test_names_every_setting(environment_file: Variables) -> None:

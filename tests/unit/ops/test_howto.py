@@ -12,6 +12,7 @@ import typer.main
 import yaml
 
 from hsqueue.cli.main import app
+from tests.support.calls import misunderstood
 
 GUIDES = ["docs/howto-cluster.md", "ops/README.md"]
 COMMANDS = typer.main.get_command(app)
@@ -42,20 +43,6 @@ def calls(root: Path) -> Iterator[tuple[str, str]]:
         for manifest in yaml.safe_load_all((root / "ops/kubernetes" / name).read_text()):
             for container in manifest["spec"].get("template", {}).get("spec", {}).get("containers", []):
                 yield name, " ".join(container["args"])
-
-
-def misunderstood(words: str) -> str | None:
-    """What the command line would not understand of a call, or None."""
-    parts = words.split()
-    command, name = COMMANDS, ""
-    while hasattr(command, "commands"):
-        name = parts.pop(0)
-        if name not in command.commands:
-            return f"no command {name}"
-        command = command.commands[name]
-    known = {option for parameter in command.params for option in parameter.opts}
-    unknown = [part for part in parts if part.startswith("-") and part not in known]
-    return f"{name} has no {unknown[0]}" if unknown else None
 
 
 def test_finds_the_calls(root: Path) -> None:
