@@ -145,8 +145,6 @@ class ShardRun:
         try:
             return {s.index: s for s in read_shard(self.layout.plan_shard(self.shard), self.indices)}
         except RunDamaged as error:
-            # Of a volume that went meanwhile nothing is there, and nothing of it is damaged.
-            require_run(self.layout.run_json)
             return self._give_up_the_rest(error.name, str(error))
 
     def _leased_too_often(self) -> dict[int, Sample]:
