@@ -38,11 +38,11 @@ from hsqueue.ledger.lua import PACE, PACED, script_text
 from hsqueue.monitoring.limits import HEARTBEAT
 from hsqueue.planning.target import read_card
 from hsqueue.settings import Settings
+from hsworker.account import METER_SECONDS
 from hsworker.gauges import Gauge
 from hsworker.heartbeat import Heartbeat
 from hsworker.life import Life
 from hsworker.pinning import Pin
-from hsworker.shard import METER_SECONDS
 from hsworker.station import Station
 from hsworker.times import Times
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from hsqueue.contracts.errors import VolumeUnusable
 from hsqueue.doctor.check import Check
 from hsqueue.store.files import commit_link, fsync_directory, volume_error
 from hsqueue.wording import readable_bytes
@@ -30,6 +31,10 @@ def check_volume(directory: Path, needed: int | None) -> Iterator[Check]:
     paths = [mark.with_suffix(end) for end in (".tmp", ".a", ".b", ".c")]
     temporary, target, renamed, small = paths
     try:
+        if not directory.is_dir():
+            do = "Mount the shared volume, or make the directory."
+            yield Check.of("volume", VolumeUnusable(f"{directory} is no directory", do=do))
+            return
         began = time.monotonic()
         _write(temporary, os.urandom(PROBE_BYTES))
         speed = PROBE_BYTES / (time.monotonic() - began)

@@ -19,15 +19,17 @@ _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 def volume_error(error: OSError, path: Path) -> VolumeUnusable:
     """What a failed write to the volume means, in words."""
     if error.errno in _FULL:
-        return VolumeUnusable(f"{path.parent} is full", do="Free space or raise the quota; work goes on by itself.")
+        return VolumeUnusable(
+            f"{path.parent} is full", do="Free space or raise the quota; workers go on by themselves."
+        )
     if error.errno in _UNWRITABLE:
         return VolumeUnusable(
             f"{path.parent} cannot be written ({error.strerror})",
-            do="Mount the volume read-write for this user; work goes on by itself.",
+            do="Mount the volume read-write for this user; workers go on by themselves.",
         )
     return VolumeUnusable(
         f"writing {path} failed ({error.strerror or error})",
-        do="Check the mount of the shared volume; work goes on by itself.",
+        do="Check the mount of the shared volume; workers go on by themselves.",
     )
 
 
@@ -35,7 +37,7 @@ def unreadable(error: OSError, path: Path) -> VolumeUnusable:
     """What a failed look at the volume means, in words."""
     return VolumeUnusable(
         f"{path} cannot be read ({error.strerror or error})",
-        do="Check the mount of the shared volume; work goes on by itself.",
+        do="Check the mount of the shared volume; workers go on by themselves.",
     )
 
 

@@ -84,7 +84,7 @@ def _winner(job: Publication) -> Published:
     except FileNotFoundError:
         raise VolumeUnusable(
             f"{job.final} is taken, and this node does not see it yet",
-            do="Mount the shared volume so that absent names are not cached; work goes on by itself.",
+            do="Mount the shared volume so that absent names are not cached; workers go on by themselves.",
         ) from None
     if (header.run, header.index) != (job.run, job.index):
         raise DumpMalformed(

@@ -29,8 +29,9 @@ from hsworker.budget import Budget
 from hsworker.counter_dumps import CounterDumps
 from hsworker.dumps import DumpSource, RidDumps
 from hsworker.lease import LeaseKeeper
+from hsworker.outcome import Outcome
 from hsworker.sample import Way
-from hsworker.shard import Outcome, ShardRun
+from hsworker.shard import ShardRun
 from hsworker.times import ENOUGH
 from hsworker.turns import Limits
 from tests.support.counter import write_counter_dump
@@ -380,6 +381,6 @@ def test_a_slow_volume_is_named_once_and_stops_nothing(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow)
-    with caplog.at_level("WARNING", "hsworker.shard"):
+    with caplog.at_level("WARNING", "hsworker.account"):
         assert floor.work().ended
     assert [record.getMessage().count("the volume is slow") for record in caplog.records] == [1]

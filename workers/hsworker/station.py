@@ -40,10 +40,11 @@ from hsworker.engine import EngineClient
 from hsworker.gauges import Gauge, Gauges
 from hsworker.lease import LeaseKeeper, boot_seconds
 from hsworker.life import Pause
+from hsworker.outcome import Outcome
 from hsworker.pause import read_pause, write_pause
 from hsworker.pinning import Pin
 from hsworker.sample import Way
-from hsworker.shard import Outcome, ShardRun
+from hsworker.shard import ShardRun
 from hsworker.turns import Limits
 
 log = logging.getLogger(__name__)

@@ -41,6 +41,7 @@ def test_what_the_volume_refuses_is_named_and_nothing_is_left(
 def test_a_volume_that_is_away(tmp_path: Path) -> None:
     (found,) = of(tmp_path / "none")
     assert found.verdict == "bad"
+    assert "is no directory. Mount" in found.text
 
 
 def test_speed() -> None:
