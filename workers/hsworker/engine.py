@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, cast
 
+import orjson
 from urllib3 import Timeout
 from urllib3.connectionpool import connection_from_url
 from urllib3.exceptions import HTTPError, LocationValueError, NewConnectionError, ProtocolError, TimeoutError
@@ -125,7 +126,7 @@ class EngineClient:
         with self._pool.urlopen(
             method,
             f"{self._path}/{page}",
-            body=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+            body=None if body is None else orjson.dumps(body),
             headers=None if body is None else {"Content-Type": "application/json"},
             timeout=Timeout(connect=connect, read=read),
             retries=False,
