@@ -20,8 +20,10 @@ from hsqueue.contracts.errors import (
     DumpDirectoryNotShared,
     DumpMissing,
     EngineDown,
+    EngineRefused,
     EngineUnfit,
     HsqueueError,
+    RequestAborted,
     UsageError,
     WorkerAlreadyPinned,
 )
@@ -35,6 +37,9 @@ from hsworker.matching import check_dump, check_response
 WORKSPACE = ".hsqueue"
 PROBE_RUN = "probe"
 PROBE_TOKENS = (3, 5, 7, 11, 13)
+PROBES = 3
+PROBE_PAUSE = 1.0
+"""Seconds; an engine that has just loaded its weights may end what it was asked before."""
 WORKER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -218,9 +223,21 @@ def check_engine(client: EngineClient, card: EngineCard) -> None:
 def probe(client: EngineClient, dump_dir: Path, card: EngineCard, timeout: float = 30.0) -> None:
     """Sends one short prompt and takes its dump: engine, plugin and directory work together, or it raises.
 
+    One that the engine refuses or ends is sent again, as a sample is: bad luck once keeps no worker from starting.
     Raises DumpDirectoryNotShared where the dump does not appear, DumpMissing where the engine says why, or the named
     error of whatever else is wrong.
     """
+    for left in reversed(range(PROBES)):
+        try:
+            _probe_once(client, dump_dir, card, timeout)
+            return
+        except (EngineRefused, RequestAborted):
+            if not left:
+                raise
+            time.sleep(PROBE_PAUSE)
+
+
+def _probe_once(client: EngineClient, dump_dir: Path, card: EngineCard, timeout: float) -> None:
     ids = [t % card.vocab_size for t in PROBE_TOKENS]
     sample = Sample(0, PROBE_RUN, array.array("q", ids), bytes(len(ids)))
     rid = RequestId(PROBE_RUN, 0, time.time_ns(), uuid.uuid4().int % 1_000_000)
