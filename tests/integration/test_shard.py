@@ -299,6 +299,14 @@ def test_a_plan_that_cannot_be_read_fails_its_samples_by_name_and_retry_brings_t
     assert floor.work().done == len(LENGTHS)
 
 
+def stops_without_failures(floor: Floor, monkeypatch: pytest.MonkeyPatch, read_plan: Callable[..., None]) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "ParquetFile", read_plan)
+        outcome = floor.work()
+    assert isinstance(outcome.stopped_by, VolumeUnusable)
+    assert (outcome.ended, outcome.failed) == (False, 0)
+
+
 def test_a_plan_that_the_volume_does_not_give_fails_nothing(
     redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,11 +316,7 @@ def test_a_plan_that_the_volume_does_not_give_fails_nothing(
     def fails(*_: object, **__: object) -> None:
         raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(pq, "ParquetFile", fails)
-        outcome = floor.work()
-    assert isinstance(outcome.stopped_by, VolumeUnusable)
-    assert (outcome.ended, outcome.failed) == (False, 0)
+    stops_without_failures(floor, monkeypatch, fails)
     expire(floor.ledger, 0)
     assert floor.work().done == len(LENGTHS)
 
@@ -327,11 +331,7 @@ def test_a_volume_that_goes_before_its_plan_is_read_fails_nothing(
         root.rename(away)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(pq, "ParquetFile", unmounted)
-        outcome = floor.work()
-    assert isinstance(outcome.stopped_by, VolumeUnusable)
-    assert (outcome.ended, outcome.failed) == (False, 0)
+    stops_without_failures(floor, monkeypatch, unmounted)
     away.rename(root)
     expire(floor.ledger, 0)
     assert floor.work().done == len(LENGTHS)
